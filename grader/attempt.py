@@ -17,9 +17,7 @@ from grader.judge.causes import CaseFindings
 from grader.judge.diagnose import Diagnosed
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Replayed
-from grader.runtime.options import DEFAULTS, GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Observations
+from grader.runtime.protocol import DEFAULTS, Built, GradingOptions, Observations, Program
 from grader.system.sandbox import Workspace
 
 

@@ -25,9 +25,7 @@ from grader.judge.compare import compare
 from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
-from grader.runtime.options import DEFAULTS, GradingOptions
-from grader.runtime.program import Built
-from grader.runtime.protocol import Advised, Observations
+from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.generated import shortest_failing
 from grader.system import resources, sandbox
 from grader.system.budget import Budget

@@ -16,8 +16,7 @@ from grader.core.difference import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import Part
 from grader.core.rubric import Rubric
-from grader.runtime.options import GradingOptions
-from grader.runtime.protocol import Runtime
+from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
 
 ONLY = "only-"
@@ -76,7 +75,7 @@ number is that of the operation to look at, from 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. `grader.labs.load_lab` makes it of what its author gives and of the files in its folder of cases.
+    """An assignment. `grader.labs.lab_files` makes it of what its author gives and of the files in its folder of cases.
 
     Another assignment is another instance of this class.
     """

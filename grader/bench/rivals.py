@@ -18,7 +18,7 @@ from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.core.optional_stages import OptionalStages
 from grader.runtime.comparison import End
-from grader.runtime.native.native_program import NativeProgram, native_program
+from grader.runtime.native.project import NativeProgram, native_program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 

@@ -25,9 +25,7 @@ from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.compile.project import FLAGS
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.native_program import NativeProgram, native_program
+from grader.runtime.native.project import FLAGS, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck

@@ -24,11 +24,11 @@ from grader.bench.figures import Candidate, Figure, FigureGroup, Target, Tell, b
 from grader.bench.rivals import dynamic, naive, plain
 from grader.bench.subject import ROOT, Subject
 from grader.classroom.fingerprint import grading_plan
-from grader.classroom.workers import Task, grade, processes
+from grader.classroom.workers import ProcessPool, Task, grade
 from grader.core.case import Case
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab, present
-from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native.runtime import NativeObservations
 from grader.system import process, sandbox
 from grader.system.process import Patience
 
@@ -199,7 +199,7 @@ def _efficiency(path: Path, lab_name: str, rounds: int, tell: Tell) -> Figure:
 @contextmanager
 def _warm(workers: int, task: Task) -> Iterator[Executor]:
     """Start workers that have everything imported and loaded, as in a running batch."""
-    with processes(workers) as pool:
+    with ProcessPool(workers) as pool:
         _grade_all(pool, task, 2 * workers)
         yield pool
 
@@ -208,4 +208,4 @@ def _grade_all(pool: Executor, task: Task, count: int) -> None:
     """Let the pool grade the task `count` times."""
     for future in [pool.submit(grade, task) for _ in range(count)]:
         done = future.result()
-        assert done.kept is not None, done.failure
+        assert done.stored is not None, done.failure

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +68,11 @@ def check_folder(folder: Path, *, replace: bool) -> None:
     if not folder.parent.is_dir():
         raise UsageError(f"{folder}: there is no folder {folder.parent}")
     if not os.access(folder.parent, os.W_OK):
-        raise UsageError(f"{folder}: we may not write into {folder.parent}")
+        raise UsageError(f"{folder}: no permission to write to {folder.parent}")
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"{folder}: that is no folder; write the name of a new one")
+        raise UsageError(f"{folder}: it is not a folder; write the name of a new one")
     if folder.is_dir() and any(folder.iterdir()) and not replace:
-        raise UsageError(f"{folder}: there is something in it; write another name, or --replace for a bundle of before")
+        raise UsageError(f"{folder}: it is not empty; write another name, or --replace to replace an earlier bundle")
 
 
 def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
@@ -83,7 +83,9 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
     """
     check_folder(folder, replace=replace)
     wanted = {file.name: file for file in files}
-    _check_replaced(folder, wanted)
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    if others := [name for name in names if name not in wanted]:
+        raise UsageError(f"{folder}: {others[0]} in it is not part of this bundle; move it, or write another name")
     try:
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:  # such as in /proc, where root may write and nobody can
@@ -100,13 +102,6 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _check_replaced(folder: Path, wanted: Collection[str]) -> None:
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    others = [name for name in names if name not in wanted]
-    if others:
-        raise UsageError(f"{folder}: {others[0]} in it is no part of this bundle; move it away, or write another name")
 
 
 def _write(path: Path, file: File) -> None:

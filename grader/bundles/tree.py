@@ -1,19 +1,29 @@
 """Select the files of the grader that a bundle contains, so that it can grade on its own.
 
 They are found by walking known folders, not with git, so that a copy of a clone can make bundles too. Everything else
-beside them is left out: tests, labelled submissions, stores, caches, environments, and files of other kinds.
+beside them is omitted: tests, labelled submissions, stores, caches, environments, and files of other kinds.
+
+Students get the public cases only, and no oracle that is nearly the solution. A file with the weights of the hidden
+cases replaces these cases; where this file exists, `--public-only` is implied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, hidden_weights, weights
 from grader.assignment.lab import Lab
 from grader.bundles.bundle import File
 from grader.core.case import Case
 from grader.core.errors import UsageError
+from grader.core.verdict import Visibility
+from grader.judge.recorded import FILE, recorded
 from grader.labs import LABS
+
+FOLDER = "grading"
+"""The folder of the grader in a bundle for students."""
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("reference", "grader")
@@ -32,7 +42,7 @@ def tree(lab: Lab, cases: Iterable[Case], *, without: Collection[Path] = ()) -> 
     Raises `UsageError` where the grader was installed without the files that only a clone has.
     """
     if not all((_ROOT / name).is_file() for name in _SINGLE):
-        raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
+        raise UsageError("only a clone can make bundles (scripts/grade pack): what pip installed lacks its scripts")
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             if path not in without and not _is_of_another(path, lab):
@@ -73,3 +83,17 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _file(path: Path) -> File:
     name = path.relative_to(_ROOT).as_posix()
     return File(name=name, content=path.read_bytes(), runs=bool(path.stat().st_mode & 0o100))
+
+
+def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterator[File]:
+    """Yield the grader's files, below `folder` of a bundle. The cases may include hidden ones, which are left out."""
+    public = [case for case in cases if case.visibility is Visibility.PUBLIC]
+    known = hidden_weights(lab)  # the copy that makes the bundle may have no hidden cases either
+    text = hidden_text(weights(lab.rubric, cases) if known is None else known)
+    name = (lab.cases / HIDDEN_FILE).relative_to(lab.cases.parents[1]).as_posix()
+    files = [*tree(lab, public, without=lab.oracle_files), File(name=name, content=text.encode())]
+    if lab.oracle_files:
+        place = (lab.cases / FILE).relative_to(lab.cases.parents[1]).as_posix()
+        files.append(File(name=place, content=recorded(public, lab.model)))
+    for file in files:
+        yield replace(file, name=f"{folder}/{file.name}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from json import dumps, loads
 from pathlib import Path
 
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
+from grader.classroom.database import RunLocks
 from grader.classroom.discover import Submitted
 from grader.classroom.fingerprint import GradingPlan, grading_plan, meant_headers, source_id
-from grader.classroom.locks import RunLocks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
@@ -44,21 +44,20 @@ def plan(
     """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
     entries, sources = [], {}
     for submission in submitted:
-        source, note = _meant(submission.source), submission.source.notes if submission.source is not None else ()
-        known = source_id(source) if source is not None else None
-        if source is not None and known is not None:
+        source, known = submission.source, None
+        if source is not None:
+            source = replace(source, own_headers=meant_headers(source))
+            known = source_id(source)
             sources[known] = source
-        key = grading.key(known) if known is not None else hashlib.sha256(submission.failure.encode()).hexdigest()
-        entries.append(
-            Entry(
-                submission=submission.name,
-                students=submission.students,
-                notes=note,
-                source=known,
-                key=key,
-                failure=submission.failure,
-            )
+        entry = Entry(
+            submission=submission.name,
+            students=submission.students,
+            notes=source.notes if source is not None else (),
+            source=known,
+            key=grading.key(known) if known is not None else sha256(submission.failure.encode()).hexdigest(),
+            failure=submission.failure,
         )
+        entries.append(entry)
     store.add_sources(sources.items())
     run = _run(grading, place_of(folder), roster)
     return store.add_run(run, entries, overrides, _missing(roster, entries))
@@ -124,7 +123,7 @@ def grade_run(
     Raises `OtherGrader`, and `Unprotected` where a machine that grades has less than `level` of protection from a
     submission.
     """
-    work = _Work(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
+    work = _OpenRun(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
@@ -140,7 +139,7 @@ def grade_run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _OpenRun:
     """A run in progress."""
 
     store: Store
@@ -178,7 +177,7 @@ class _Work:
         """Whether another batch has graded it meanwhile; then its record is reported."""
         stored = self.store.record(key) if key not in self.again else None
         if stored is not None:
-            self.tell(Graded(key=key, kept=stored))
+            self.tell(Graded(key=key, stored=stored))
         return stored is not None
 
     def note(self, broken: Graded) -> None:
@@ -193,14 +192,14 @@ class _Work:
 
     def keep(self, done: Graded) -> None:
         """Store a result at once, release its lock and report it."""
-        if done.kept is not None:
-            self.store.add_record(done.kept, anew=done.key in self.again)
+        if done.stored is not None:
+            self.store.add_record(done.stored, anew=done.key in self.again)
         self.store.add_failure(self.run, done.key, done.failure)
         self.run_locks.give_back(done.key)
         self.tell(done)
 
 
-def _all_but_broken(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
+def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
     """Grade the tasks, in any order, and return those whose grading broke."""
     task = next(tasks, None)
     if task is None:
@@ -228,11 +227,6 @@ def _all_but_broken(tasks: Iterator[Task], work: _Work, workers: Workers, window
                 work.keep(future.result())
         raise
     return broken
-
-
-def _meant(source: Source | None) -> Source | None:
-    """Return the source without the headers beside it that it cannot include."""
-    return replace(source, own_headers=meant_headers(source)) if source is not None else None
 
 
 def _source(store: Store, lab: Lab, known: str) -> Source:

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from distributed import Client, Future as Remote, KilledWorker, get_worker
 
-from grader.classroom.workers import KILLED, Graded, Task, outcome, processes
+from grader.classroom.workers import KILLED, Graded, ProcessPool, Task, outcome
 from grader.core.errors import GraderError, NoWorkers
 
 WINDOW = 512
@@ -35,7 +35,7 @@ _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 2.0
 _IDLE_SECONDS = 20.0
-_GOES_ON = "What is finished is kept; the same command goes on from there"
+_GOES_ON = "Finished results are kept; the same command continues from there"
 
 Grade = Callable[[Task], Graded]
 Grading = Callable[[Grade, Task], Graded]
@@ -98,22 +98,7 @@ class _Cluster(Executor):
     def _take(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
         with self._taking:
             if not self._ended.is_set():
-                self._ask(future, remote, key)
-
-    def _ask(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
-        try:
-            self._end(future, remote.result())
-        except KilledWorker:
-            self._end(future, Graded(key=key, failure=KILLED, broke=True))
-        except GraderError as error:
-            self._end(future, error)
-        except CancelledError:
-            self._end(future, NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}"))
-        except Exception as error:  # noqa: BLE001 - such as a module that is missing there
-            what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
-            self._end(
-                future, NoWorkers(f"{what}\nStart all of them by .venv/bin/dask of a clone like this. {_GOES_ON}")
-            )
+                self._end(future, _result_of(remote, key))
 
     def _end(self, future: Future[Graded], outcome: Graded | GraderError) -> None:
         with self._lock:
@@ -152,6 +137,20 @@ class _Cluster(Executor):
             self._client.cancel(left)
         if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last result request; Python waits for it at exit
             self._taking.release()
+
+
+def _result_of(remote: Remote[Graded], key: str) -> Graded | GraderError:
+    try:
+        return remote.result()
+    except KilledWorker:
+        return Graded(key=key, failure=KILLED, broke=True)
+    except GraderError as error:
+        return error
+    except CancelledError:
+        return NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}")
+    except Exception as error:  # noqa: BLE001 - such as a module that is missing there
+        what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
+        return NoWorkers(f"{what}\nStart all workers with .venv/bin/dask of a clone like this one. {_GOES_ON}")
 
 
 class _There:
@@ -199,7 +198,7 @@ class _Child:
             self._close()
         if self._pool is None:
             current_process().daemon = False  # a nanny starts workers as daemons, which may start no process
-            self._pool = self._open.enter_context(processes(1))
+            self._pool = self._open.enter_context(ProcessPool(1))
             self._fingerprint = fingerprint
         return self._pool
 
@@ -216,19 +215,15 @@ def _end_now(opened: contextlib.ExitStack) -> None:
     opened.__exit__(SystemExit, SystemExit(), None)
 
 
-class _Mine(threading.local):
-    """What each thread of a worker has of its own."""
-
-    def __init__(self) -> None:
-        self.child = _Child()
-
-
-_mine = _Mine()
+_children = threading.local()
+"""The process of each thread of a worker."""
 
 
 def _grade_there(grade: Grade, task: Task) -> Graded:
     """Grade on a worker; an error names the worker and its machine."""
     try:
-        return _mine.child.grade(grade, task)
+        _children.own = getattr(_children, "own", None) or _Child()
+        child: _Child = _children.own
+        return child.grade(grade, task)
     except GraderError as error:
         raise type(error)(f"worker {get_worker().address} on {socket.gethostname()}: {error}") from None

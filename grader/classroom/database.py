@@ -1,28 +1,166 @@
-"""One SQLite file that several processes may use at once, and that stays intact when a process is killed."""
+"""One SQLite file that several processes may use at once, that stays intact when one is killed, and its locks.
+
+A lock on what is graded covers one byte of a file beside the store. The kernel releases it however its holder ends. All
+batches share a lock on one more byte, so that no process removes what a batch is going to use.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, get_args, get_origin, get_type_hints
 
-from grader.classroom.schema import DAMAGE, GIVEN_UP, TABLES, VERSION
 from grader.core.errors import StoreError, StoreFailure
 
+T = TypeVar("T")
+
+DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
+"""What reading a damaged value raises."""
+
+VERSION = 6
+"""PRAGMA user_version of a store with these tables. A store with another version is refused."""
+TABLES = (
+    """
+    CREATE TABLE runs (
+        id          INTEGER PRIMARY KEY AUTOINCREMENT,
+        identity    TEXT NOT NULL UNIQUE,               -- a hash of the whole row: no run is there twice
+        lab         TEXT NOT NULL,
+        folder      TEXT NOT NULL,
+        settings    TEXT NOT NULL,                      -- JSON
+        fingerprint TEXT NOT NULL,                      -- of cases, rubric, grader and tools
+        max_score   INTEGER NOT NULL,
+        beside      INTEGER REFERENCES runs (id),       -- the run that this one regrades
+        started     TEXT NOT NULL,
+        roster      TEXT NOT NULL DEFAULT ''            -- JSON; empty: none was given
+    )
+    """,
+    """
+    CREATE TABLE sources (                              -- each submitted source once
+        id          TEXT PRIMARY KEY,
+        content     BLOB NOT NULL,                      -- zlib
+        headers     TEXT NOT NULL,                      -- zlib of JSON: texts by their names, as Latin-1
+        failure     TEXT NOT NULL                       -- why there is no file to grade
+    )
+    """,
+    """
+    CREATE TABLE records (                              -- results, by everything that they depend on
+        key         TEXT PRIMARY KEY,
+        packed      TEXT NOT NULL,                      -- zlib of JSON; without overrides and submission
+        verdict     TEXT NOT NULL,
+        score       INTEGER NOT NULL,
+        max_score   INTEGER NOT NULL,
+        rule        TEXT,                               -- of the first cause
+        graded      TEXT NOT NULL,
+        complete    INTEGER NOT NULL,
+        public_only INTEGER NOT NULL,
+        points      TEXT NOT NULL,                      -- JSON: rule: [points, points at most]
+        checksum    INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE results (
+        run         INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        submission  TEXT NOT NULL,
+        students    TEXT NOT NULL,                      -- JSON
+        notes       TEXT NOT NULL,                      -- JSON
+        source      TEXT REFERENCES sources (id),       -- NULL: it could not be read
+        key         TEXT NOT NULL,                      -- graded as soon as `records` has it
+        failure     TEXT NOT NULL,                      -- why it could not be graded
+        PRIMARY KEY (run, submission)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX results_key ON results (key)",
+    """
+    CREATE TABLE overrides (
+        run         INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        submission  TEXT NOT NULL,
+        rule        TEXT NOT NULL,
+        points      INTEGER NOT NULL,
+        reason      TEXT NOT NULL,
+        by          TEXT NOT NULL,
+        PRIMARY KEY (run, submission, rule)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE current (                              -- the run that counts
+        lab         TEXT NOT NULL,
+        folder      TEXT NOT NULL,
+        run         INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        PRIMARY KEY (lab, folder)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE missing (                              -- in the roster, without a submission
+        run         INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        student     TEXT NOT NULL,                      -- JSON
+        PRIMARY KEY (run, student)
+    ) WITHOUT ROWID
+    """,
+)
+GIVEN_UP = """
+    CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice
+        key         TEXT PRIMARY KEY,
+        reason      TEXT NOT NULL
+    ) WITHOUT ROWID
+"""
+"""One more table. A store that was made before it existed gets it when it is opened; older graders ignore it."""
 _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
-
 _REMEDIES = {
     "SQLITE_FULL": "the disk is full: make room there",
-    "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): mend that",
-    "SQLITE_READONLY": "we may not write to it or to its folder: change that",
-    "SQLITE_CANTOPEN": "it cannot be opened: is it there, and may we read and write its folder?",
-    "SQLITE_BUSY": f"another process has not let go of it for {_PATIENCE:.0f} s: wait for its end",
-    "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, take NEW",
+    "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): fix that",
+    "SQLITE_READONLY": "no permission to write to it or to its folder: change that",
+    "SQLITE_CANTOPEN": "it cannot be opened: does it exist, and is its folder readable and writable?",
+    "SQLITE_BUSY": f"another process has locked it for {_PATIENCE:.0f} s: wait until it ends",
+    "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, and use NEW",
     "SQLITE_NOTADB": "the file is damaged: its beginning is no longer that of a database",
 }
+_IN_USE = 1 << 48
+
+
+def packed(text: str | bytes) -> bytes:
+    """Compress a record or a submitted source as the store holds it: a tenth of the size of the JSON."""
+    return zlib.compress(text.encode() if isinstance(text, str) else text)
+
+
+def unpacked(data: bytes) -> str:
+    """The text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
+    return zlib.decompress(data).decode()
+
+
+def checksum(record: bytes, *beside: str | int | None) -> int:
+    """Return the checksum of a packed record and the columns beside it.
+
+    Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
+    """
+    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
+
+
+def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return the data class with these values. Raises one of `DAMAGE` when a value is of another type, or missing."""
+    types = _types(kind)
+    wrong = [name for name, value in values.items() if not _is_of(types[name], value)]
+    if wrong:
+        raise TypeError(f"the {wrong[0]} of {kind.__name__} is {values[wrong[0]]!r}")
+    return kind(**values)
+
+
+@cache
+def _types(kind: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_of(hint: Any, value: object) -> bool:
+    if get_origin(hint) is not tuple:
+        return isinstance(value, hint)
+    return isinstance(value, tuple) and all(isinstance(item, get_args(hint)[0]) for item in value)
 
 
 class Database:
@@ -45,11 +183,11 @@ class Database:
             for row in self._connection.execute(query, values):  # noqa: UP028 - see below
                 yield row  # `yield from` would close the cursor too, which fails once the connection is closed
 
-    def change(self, statement: str, *values: object) -> int:
-        """Execute a statement that writes, and return the number of rows that it changed."""
+    def change(self, statement: str, *values: object) -> None:
+        """Execute a statement that writes."""
         self.check()
         with _legible_errors():
-            return self._connection.execute(statement, values).rowcount
+            self._connection.execute(statement, values)
 
     def change_all(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Execute a statement that writes, once for each of these rows."""
@@ -98,7 +236,7 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
         try:
             yield Database(connection, path)
         except sqlite3.Error as error:
-            goes_on = "" if read_only else ". What is finished is kept, and the same command goes on from there"
+            goes_on = "" if read_only else ". Finished results are kept; the same command continues from there"
             raise StoreFailure(f"{path}: {_reason(error)}{goes_on}") from error
 
 
@@ -227,3 +365,41 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+class RunLocks:
+    """The locks of this process, by key."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def take(self, key: str) -> bool:
+        """Whether this process now has the lock of the key; False when another process has it."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
+        except OSError:
+            return False
+        return True
+
+    def give_back(self, key: str) -> None:
+        """Release the lock of the key, so that another process may take it."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(key))
+
+
+@contextlib.contextmanager
+def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
+    """Yield the locks on what is graded for this store; all are released at the end.
+
+    Waits while another process has the store `alone`. With `alone`, raises `StoreError` if any other process uses it.
+    """
+    with store.with_name(f"{store.name}-claims").open("a+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH, 1, _IN_USE)
+        except BlockingIOError:
+            raise StoreError(f"{store}: a batch is using it; wait until it ends") from None
+        yield RunLocks(file)
+
+
+def _place(key: str) -> int:
+    """Return the byte of a key. Two keys with the same byte only wait for each other; no key has the byte `_IN_USE`."""
+    return int(key[:12], 16)

@@ -38,7 +38,6 @@ class GradingPlan:
     cases: tuple[Case, ...]
     hidden: Mapping[str, int] | None = None
     """The weight of the cases that are not run, by rule; None: no case is left out for being hidden."""
-    seed: int
     made_of: Mapping[str, str]
     """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
@@ -67,15 +66,15 @@ def grading_plan(settings: Settings) -> GradingPlan:
     made_of = {
         "grader": grader_hash(),
         "cases": _digest([repr(selection.hidden), *_files(lab, selection.cases)]),
-        **_versions(lab, settings),
-        **_machine(),
+        **{tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)},
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
     }
     return GradingPlan(
         settings=settings,
         lab=lab,
         cases=selection.cases,
         hidden=selection.hidden,
-        seed=seed,
         made_of=made_of,
         fingerprint=_digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)]),
     )
@@ -121,15 +120,6 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
                 meant[name] = content
                 texts.append(content)
     return dict(sorted(meant.items()))
-
-
-def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
-    return {tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)}
-
-
-def _machine() -> dict[str, str]:
-    """Return the machine's type and libc."""
-    return {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:

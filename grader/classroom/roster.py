@@ -1,22 +1,29 @@
-"""The roster: who is in a class, from a CSV file of the instructor's."""
+"""The roster: who is in a class, from a CSV file of the instructor's or the list in a Gradescope export.
+
+That list (submission_metadata.yml) may contain students' output and the history of years, so only
+the nodes under `:submitters:` are kept. They are read as they are written: no tag creates an object, every value is
+text (an id keeps its zeros), and an alias is the very node that it names, never a copy.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from grader.assignment.input_file import cut, read_text
-from grader.classroom.schema import DAMAGE, checked
+from grader.assignment.input_file import cut, read_bytes, read_text
+from grader.classroom.database import DAMAGE, checked
 from grader.core.errors import ClassFileError, FileProblem, StoreFailure
 from grader.core.record import Student
 
 if TYPE_CHECKING:
     from _csv import Reader
+
 
 MOST_ROWS = 20_000
 """The most students of a class."""
@@ -24,12 +31,18 @@ MOST_ROWS = 20_000
 MOST_VALUE = 1_000
 """The most characters of a name or another value."""
 
-_MOST_BYTES = 4 << 20
+_MOST_CSV_BYTES = 4 << 20
 
 _KEYS = ("folder", "github_username")
 """The column that identifies the row: a submission's name, or a user name with which it ends (`hw3-jane`)."""
 _COLUMNS = tuple(field.name for field in fields(Student))
 _HEADING = "write a first line such as folder,name,sid,email,section"
+_MOST_LIST_BYTES = 32 << 20
+_MOST_NODES = 1_000_000
+_MOST_DEPTH = 30
+_INSTEAD = "; name the class yourself, with --roster FILE"
+_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
+_SUBMITTERS = ("submitters", ":submitters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +99,12 @@ def from_json(text: str) -> Roster | None:
         rows = tuple((str(name), checked(Student, student)) for name, student in values["rows"])
         return Roster(rows=rows, by_ending=bool(values["by_ending"]))
     except DAMAGE as error:
-        raise StoreFailure("the roster of the run before is damaged in its store: write --roster FILE") from error
+        raise StoreFailure("the roster of the previous run is damaged in its store: write --roster FILE") from error
 
 
 def load(path: Path) -> Roster:
     """Read a CSV file with a header line. Raises `ClassFileError` with all mistakes."""
-    text = read_text(path, _MOST_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
+    text = read_text(path, _MOST_CSV_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
     problems: list[FileProblem] = []
@@ -103,10 +116,10 @@ def load(path: Path) -> Roster:
         if key is None or "name" not in columns:
             raise ClassFileError([FileProblem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
         twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
-        problems += [FileProblem(path, 1, f"the column '{name}' stands there twice") for name in twice]
+        problems += [FileProblem(path, 1, f"the column '{name}' occurs twice") for name in twice]
         rows += _rows(path, reader, columns, key=key, problems=problems)
     except csv.Error as failure:
-        message = f"cannot be read as CSV ({failure}); is a quote never closed?"
+        message = f"cannot be read as CSV ({failure}); is a quote not closed?"
         problems.append(FileProblem(path, reader.line_num, message))
     if problems:
         raise ClassFileError(problems)
@@ -128,14 +141,114 @@ def _rows(
         student = Student(**{name: values.get(name, "") for name in _COLUMNS})
         wrong = [f"{column} is empty" for column in (key, "name") if not values.get(column)]
         wrong += [
-            f"{column} has more than {MOST_VALUE} characters; is a quote never closed?"
+            f"{column} has more than {MOST_VALUE} characters; is a quote not closed?"
             for column, value in values.items()
             if len(value) > MOST_VALUE
         ]
         if len(row) > len(columns):
-            wrong.append("more values than columns; put values that hold a comma in quotes")
+            wrong.append("more values than columns; put values that contain a comma in quotes")
         if not wrong and (values[key], student) in seen:
-            wrong.append(f"{cut(student.name)} stands there twice")
+            wrong.append(f"{cut(student.name)} occurs twice")
         problems += [FileProblem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student
+
+
+def submitters(path: Path) -> Roster:
+    """Return the students of each submission. Raises `ClassFileError`."""
+    content = read_bytes(path, _MOST_LIST_BYTES, ClassFileError)
+    if directive := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
+        line = content.count(b"\n", 0, directive.start()) + 1
+        raise ClassFileError([FileProblem(path, line, f"a line may not begin with % here{_INSTEAD}")])
+    try:
+        submissions = _submissions(content)
+    except _UnusableList as failure:
+        raise ClassFileError([FileProblem(path, failure.line, f"{failure}{_INSTEAD}")]) from None
+    problems: list[FileProblem] = []
+    rows = []
+    for row in _submitters(path, submissions, problems):
+        rows.append(row)
+        if len(rows) > MOST_ROWS:  # a short file can refer to a long list again and again
+            raise ClassFileError([FileProblem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
+    if problems:
+        raise ClassFileError(problems)
+    return Roster(rows=tuple(rows))
+
+
+class _UnusableList(Exception):
+    """A file is no such list, or deeper or larger than one can be."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
+    """Return for each submission the line of its name and the node about it."""
+    import yaml  # noqa: PLC0415 - slow to import, and only exports need it
+    from yaml._yaml import CParser  # noqa: PLC0415
+    from yaml.composer import Composer  # noqa: PLC0415
+    from yaml.resolver import BaseResolver  # noqa: PLC0415
+
+    class Loader(Composer, CParser, BaseResolver):
+        """Composes nodes within bounds, and keeps of a submission only its submitters."""
+
+        def __init__(self) -> None:
+            CParser.__init__(self, content)
+            Composer.__init__(self)
+            BaseResolver.__init__(self)
+            self.nodes = self.depth = 0
+
+        def failure(self, message: str) -> _UnusableList:
+            """Return the exception for what begins with the next event."""
+            mark = getattr(self.peek_event(), "start_mark", None)
+            return _UnusableList(message, mark.line + 1 if mark else 1)
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.nodes += 1
+            if self.nodes > _MOST_NODES:
+                raise self.failure(f"holds more than {_MOST_NODES} values")
+            if self.depth > _MOST_DEPTH:
+                raise self.failure("is nested too deeply")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            other = self.depth == 2 and isinstance(index, yaml.ScalarNode) and index.value not in _SUBMITTERS
+            return yaml.ScalarNode("", "") if other else node
+
+    try:
+        loader = Loader()
+        root = loader.get_node() if loader.check_node() else None
+        if loader.check_node():
+            raise loader.failure("holds more than one list (a line --- begins another)")
+    except yaml.YAMLError as failure:
+        mark = getattr(failure, "problem_mark", None)
+        reason = getattr(failure, "problem", None) or getattr(failure, "reason", "")
+        line = mark.line if mark else content.count(b"\n", 0, getattr(failure, "position", 0))
+        raise _UnusableList(f"is not YAML ({cut(str(reason))})", line + 1) from None
+    if not isinstance(root, yaml.MappingNode):
+        raise _UnusableList("is no list of submissions, as Gradescope exports it", 1)
+    names = ((name, about) for name, about in root.value if isinstance(name, yaml.ScalarNode))
+    return {name.value[:MOST_VALUE]: (name.start_mark.line + 1, about) for name, about in names}
+
+
+def _submitters(
+    path: Path, submissions: dict[str, tuple[int, Any]], problems: list[FileProblem]
+) -> Iterator[tuple[str, Student]]:
+    """Yield (submission, student)."""
+    for name, (line, about) in submissions.items():
+        listed: Any = _values(about).get("submitters")
+        people = listed.value if listed is not None else []
+        if people and (listed.id != "sequence" or any(person.id != "mapping" for person in people)):
+            problems.append(FileProblem(path, line, f"{cut(name)}: its :submitters: must be a list of people"))
+            continue
+        for person in people:
+            texts = {key: node.value[:MOST_VALUE] for key, node in _values(person).items() if node.id == "scalar"}
+            sid, email, called = (texts.get(key, "") for key in ("sid", "email", "name"))
+            yield name, Student(name=called or email or sid or name, sid=sid, email=email)
+
+
+def _values(node: Any) -> dict[str, Any]:
+    """Return the nodes of a mapping by their keys, which are Ruby symbols, `:name`; none where it is no mapping."""
+    pairs = node.value if node.id == "mapping" else []
+    return {key.value.removeprefix(":"): value for key, value in pairs if key.id == "scalar"}

@@ -16,17 +16,31 @@ import hashlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from grader.assignment.source import Source
-from grader.classroom.database import Database, opened
-from grader.classroom.schema import checked, packed, unpacked
+from grader.classroom.database import Database, checked, opened, packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
-from grader.core.record import Override, Student
+from grader.core.record import Override, Record, Student
+
+_ANEW = "use an intact copy of the file, or grade the class again: `grade batch FOLDER --store` NEW FILE"
+_FIELDS = tuple(field.name for field in fields(StoredRecord))
+_COLUMNS = ", ".join((*_FIELDS, "checksum"))
+_UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
+_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
+_SOURCES = (
+    "FROM sources WHERE id NOT IN (SELECT source FROM results "
+    "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
+)
+_RECORD_BYTES = "coalesce(sum(length(packed) + length(points)), 0)"
+_SOURCE_BYTES = "coalesce(sum(length(content) + length(headers)), 0)"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +95,7 @@ class Store:
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
         """Return what was submitted: content, headers, and why there is no file. Raises `StoreFailure` for damage."""
         row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
-        with self.database.reading("what was handed in", "`grade batch FOLDER` puts it back"):
+        with self.database.reading("what was submitted", "`grade batch FOLDER` puts it back"):
             values = dict(row or {})
             headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(values["headers"])).items()}
             return zlib.decompress(values["content"]), headers, values["failure"]
@@ -116,11 +130,15 @@ class Store:
         with self.database.transaction():
             row = self.database.row("SELECT * FROM runs WHERE identity = ?", identity)
             if row is None:
-                self._insert_run(run, identity)
+                values = asdict(run) | {"id": None, "identity": identity, "started": _now()}
+                self._insert("runs", values)
                 row = self.database.row("SELECT * FROM runs WHERE id = last_insert_rowid()")
                 assert row is not None
-                self._fill("overrides", [(row["id"], *values) for values in decided])
-                self._fill("missing", [(row["id"], student) for student in absent])
+                of_run = [(row["id"], *values) for values in decided]
+                self.database.change_all("INSERT INTO overrides VALUES (?, ?, ?, ?, ?, ?)", of_run)
+                self.database.change_all(
+                    "INSERT INTO missing VALUES (?, ?)", [(row["id"], student) for student in absent]
+                )
             self._fill_results(
                 row["id"], [(*values, entry.failure) for values, entry in zip(rows, entries, strict=True)]
             )
@@ -139,31 +157,18 @@ class Store:
             [(run, *row) for row in rows],
         )
 
-    def _insert_run(self, run: Run, identity: str) -> None:
-        values = asdict(run) | {"identity": identity, "started": _now()}
-        del values["id"]
+    def _insert(self, table: str, values: Mapping[str, object], *, replace: bool = False) -> None:
         names, places = ", ".join(values), ", ".join("?" * len(values))
-        self.database.change(f"INSERT INTO runs ({names}) VALUES ({places})", *values.values())  # noqa: S608 - our names
-
-    def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
+        verb = "INSERT OR REPLACE" if replace else "INSERT"
+        self.database.change(f"{verb} INTO {table} ({names}) VALUES ({places})", *values.values())
 
     def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
         """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
         with self.database.transaction():
             if anew or self.record(stored.key) is None:
-                values = {
-                    **{name: getattr(stored, name) for name in _FIELDS},
-                    "checksum": stored.checksum,
-                    "graded": _now(),
-                }
-                names, places = ", ".join(values), ", ".join("?" * len(values))
-                self.database.change(
-                    f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
-                    *values.values(),
-                )
+                values = {name: getattr(stored, name) for name in _FIELDS}
+                values |= {"checksum": stored.checksum, "graded": _now()}
+                self._insert("records", values, replace=True)
             self.database.change("DELETE FROM given_up WHERE key = ?", stored.key)
 
     def add_failure(self, run: Run, key: str, failure: str) -> None:
@@ -266,20 +271,15 @@ class Store:
         ):
             entry, stored = Entry.of_row(row), StoredRecord.of_row(row)
             if entry is None or (stored is None and row["packed"] is not None):
-                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
+                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it again"
                 entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), failure=why)
             yield Result(
                 entry=entry,
                 lab=run.lab,
                 full=run.max_score,
                 overrides=tuple(decided.get(entry.submission, ())),
-                kept=stored if entry.key else None,
+                stored=stored if entry.key else None,
             )
-
-
-_ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
-_FIELDS = tuple(field.name for field in fields(StoredRecord))
-_COLUMNS = ", ".join((*_FIELDS, "checksum"))
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:
@@ -288,3 +288,124 @@ def _dumped(value: Student | Sequence[Student]) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prunable:
+    """What would be removed."""
+
+    records: int
+    sources: int
+    size: int
+    """In bytes."""
+
+
+def runs_to_remove(store: Store, named: Collection[int], keep: int | None) -> tuple[Run, ...]:
+    """Return the runs with these numbers, and of each class those older than its last `keep`.
+
+    A run that counts always stays. Raises `UsageError` for a number without a run, or of a run that counts.
+    """
+    counting = {run.id for run in store.all_current()}
+    for number in named:
+        run = store.run(number)
+        if number in counting:
+            raise UsageError(
+                f"run {number} is the one that counts for {run.folder}, so it stays; to let another one count: "
+                f"grade diff {number} OTHER --apply"
+            )
+    classes: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in store.runs():
+        classes[run.lab, run.folder].append(run)
+    old = {run.id for runs in classes.values() if keep is not None for run in runs[: max(0, len(runs) - keep)]}
+    return tuple(run for run in store.runs() if run.id in old - counting or run.id in named)
+
+
+def prunable(store: Store, runs: Collection[Run]) -> Prunable:
+    """Return what would be removed with these runs."""
+    numbers = _numbers(runs)
+    records, of_records = store.database.row(f"SELECT count(*), {_RECORD_BYTES} {_RECORDS}", numbers) or (0, 0)
+    sources, of_sources = store.database.row(f"SELECT count(*), {_SOURCE_BYTES} {_SOURCES}", numbers) or (0, 0)
+    return Prunable(records=records, sources=sources, size=of_records + of_sources)
+
+
+def prune(store: Store, runs: Collection[Run]) -> None:
+    """Remove these runs, all or none, and free their disk space. No other process may be using the store."""
+    numbers = _numbers(runs)
+    with store.database.transaction():
+        for statement in (
+            "UPDATE runs SET beside = NULL WHERE beside IN (SELECT value FROM json_each(?))",
+            f"DELETE {_RECORDS}",
+            f"DELETE {_GIVEN_UP}",
+            "DELETE FROM results WHERE run IN (SELECT value FROM json_each(?))",
+        ):
+            store.database.change(statement, numbers)
+        store.database.change(f"DELETE {_SOURCES}", numbers)
+        store.database.change("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", numbers)
+    store.database.change("VACUUM")
+    for _ in store.database.rows("PRAGMA wal_checkpoint(TRUNCATE)"):
+        pass
+
+
+def _numbers(runs: Collection[Run]) -> str:
+    return f"[{', '.join(str(run.id) for run in runs)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What differs in the second run; a value that one of the runs lacks is None."""
+
+    submission: str
+    verdict: tuple[str | None, str | None]
+    score: tuple[int | None, int | None]
+    rules: dict[str, tuple[int | None, int | None]]
+    """The points of the rules where they differ."""
+    cases: dict[str, tuple[str | None, str | None]]
+    """The verdicts of the cases where they differ; each case with its rule in brackets."""
+
+
+def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
+    """Yield the changes of all submissions whose verdict or points differ, in the order of their names."""
+    before, after = _by_name(store, old), _by_name(store, new)
+    for name in sorted({*before, *after}):
+        if before.get(name) == after.get(name):
+            continue
+        was, now = _record(store, old, name), _record(store, new, name)
+        change = Change(
+            submission=name,
+            verdict=(was.verdict if was else None, now.verdict if now else None),
+            score=(was.score if was else None, now.score if now else None),
+            rules=_differing(_points(was), _points(now)),
+            cases=_differing(_ends(was), _ends(now)),
+        )
+        if change.verdict[0] != change.verdict[1] or change.score[0] != change.score[1] or change.rules:
+            yield change
+
+
+def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
+    """Return, by submission, the values that differ where the records may differ."""
+    return {
+        result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
+        for result in store.results(run)
+    }
+
+
+def _record(store: Store, run: Run, name: str) -> Record | None:
+    result = next(store.results(run, name), None)
+    return result.record if result is not None else None
+
+
+def _points(record: Record | None) -> dict[str, int]:
+    return {rule.rule: rule.points for rule in record.rules} if record is not None else {}
+
+
+def _ends(record: Record | None) -> dict[str, str]:
+    """Return how each case ended. A case can pass by its rule and still have lost memory."""
+    return {
+        f"{outcome.case} ({outcome.rule})": "passes, but " * (outcome.passed and not outcome.clean) + outcome.verdict
+        for outcome in (record.outcomes if record is not None else ())
+    }
+
+
+def _differing(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
+    """Return the entries where the two differ, in the order of the first."""
+    return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}

@@ -1,16 +1,27 @@
-"""One line of a run: a submission, who submitted it, and the record, when there is one."""
+"""One line of a run: a submission, who submitted it, the record, when there is one, and what people decided about it.
+
+Overrides are decisions after the grading about points of a rule of one submission, with reason and name. They are in a
+TOML file, one table [[override]] for each: submission, rule, points (what the rule counts now), reason, by.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from sqlite3 import Row
 
-from grader.classroom.overrides import applied
-from grader.classroom.schema import DAMAGE, checked, checksum, packed, unpacked
-from grader.core.errors import StoreFailure
+from grader.assignment.input_file import TomlTable, cut, short
+from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
+from grader.core.case import Number
+from grader.core.errors import ClassFileError, StoreFailure
+from grader.core.losses import weighed
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
+from grader.core.rubric import Rubric
 from grader.core.verdict import Cause, RuleScore, Verdict
+
+_TABLE = "override"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +130,7 @@ class Result:
     full: int
     """The points of a right program."""
     overrides: tuple[Override, ...] = ()
-    kept: StoredRecord | None = None
+    stored: StoredRecord | None = None
 
     @property
     def name(self) -> str:
@@ -129,12 +140,12 @@ class Result:
     @property
     def is_graded(self) -> bool:
         """Whether it has a score."""
-        return self.kept is not None
+        return self.stored is not None
 
     @property
     def needs_person(self) -> bool:
         """Whether it has no score until a person has looked at it."""
-        return self.kept is None and self.entry.needs_person
+        return self.stored is None and self.entry.needs_person
 
     @property
     def is_final(self) -> bool:
@@ -144,28 +155,28 @@ class Result:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict after overrides; None: not graded yet."""
-        if self.kept is None:
+        if self.stored is None:
             return Verdict.JUDGE_ERROR if self.entry.failure else None
-        return self.brief.verdict if self.overrides else Verdict(self.kept.verdict)
+        return self.brief.verdict if self.overrides else Verdict(self.stored.verdict)
 
     @property
     def score(self) -> int | None:
         """The score after overrides; None without a record."""
-        return self.brief.score if self.overrides else self.kept.score if self.kept is not None else None
+        return self.brief.score if self.overrides else self.stored.score if self.stored is not None else None
 
     @property
     def record(self) -> Record:
         """The record, after overrides; when none is stored, a record that says that there is no score, and why."""
         entry = self.entry
-        if self.kept is None:
+        if self.stored is None:
             why = entry.failure or "it has not been graded yet"
             submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
             return ungraded(self.lab, submission, self.full, why, needs_person=self.needs_person)
         try:
-            record = from_json(self.kept.json)
+            record = from_json(self.stored.json)
         except ValueError as error:
             raise StoreFailure(
-                f"the record of {self.name} cannot be read by this grader; to grade it anew: "
+                f"the record of {self.name} cannot be read by this grader; to grade it again: "
                 f"grade batch FOLDER --again {self.name}\n({error})"
             ) from None
         return self._of_its_own(record)
@@ -176,7 +187,7 @@ class Result:
 
         It has the rule of the first cause and the points of the rules, but no outcomes and no findings.
         """
-        stored = self.kept
+        stored = self.stored
         if stored is None:
             return self.record
         verdict = Verdict(stored.verdict)
@@ -198,3 +209,58 @@ class Result:
         entry = self.entry
         submission = replace(record.submission, name=entry.submission, notes=entry.notes, students=entry.students)
         return applied(replace(record, submission=submission), self.overrides)
+
+
+def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:
+    """Load the overrides of a file, for these submissions. Raises `ClassFileError` with all mistakes."""
+    file = TomlTable.read(path, ClassFileError)
+    file.check_keys([_TABLE])
+    overrides: dict[tuple[str, str], Override] = {}
+    known = dict.fromkeys(submissions)
+    for table in file.rows(_TABLE):
+        override = _override(table, rubric, known)
+        about = override.submission, override.rule
+        if all(about) and about in overrides:
+            table.complain("rule", f"{override.rule} of {cut(override.submission)} was decided above already")
+        overrides[about] = override
+    file.check()
+    return tuple(overrides.values())
+
+
+def applied(record: Record, overrides: Iterable[Override]) -> Record:
+    """Return the record with its overrides; those of other submissions and of rules that it lacks change nothing.
+
+    Its verdict is accepted exactly when it has all points, from the grading or from people.
+    """
+    decided = {override.rule: override for override in overrides if override.submission == record.submission.name}
+    recorded = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
+    if not recorded or record.score is None:
+        return record
+    rules = tuple(
+        replace(rule, points=min(decided[rule.rule].points, rule.max_points)) if rule.rule in decided else rule
+        for rule in record.rules  # a rule of which no case was chosen is worth nothing
+    )
+    score = sum(rule.points for rule in rules)
+    verdict = record.verdict
+    if score == record.max_score:
+        verdict = Verdict.ACCEPTED
+    elif verdict is Verdict.ACCEPTED:
+        verdict = Verdict.WRONG_ANSWER
+    return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
+
+
+def _override(table: TomlTable, rubric: Rubric, submissions: Collection[str]) -> Override:
+    table.check_keys([field.name for field in fields(Override) if field.name != "was"])
+    rule = table.choice("rule", [rule.id for rule in rubric.rules])
+    most = rubric.rule(rule).points if rule else rubric.max_score
+    submission = table.string("submission", '"...", its name in the store')
+    if submission and submission not in submissions:
+        hint = table.hint(submission, submissions)
+        table.complain("submission", f"there is no submission {short(submission)}{hint}")
+    return Override(
+        submission=submission,
+        rule=rule,
+        points=table.number("points", Number("points", 0, most), needed=True) or 0,
+        reason=table.string("reason", '"...", which the student will read'),
+        by=table.string("by", '"...", who decided it'),
+    )

@@ -3,6 +3,8 @@
 Only source files, headers and, where requested, inner zips are written; everything else is only counted. No link is
 made, no name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a
 zip is a `UsageError` with one sentence; only a machine without room is another error, `OutOfRoom`.
+
+A student's zip is the submission itself, or a file in the student's folder. It may contain one more zip, but no third.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.assignment.source import Source, collect, levels_below
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
+from grader.system.folders import private_folder
 from grader.system.resources import MACHINE_ERRORS, no_room
 
 ZIP = ".zip"
@@ -51,6 +55,9 @@ _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EO
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _LISTED_BYTES = 46
 """The bytes of a file in a zip's list, without its name and what follows that."""
+_MOST_NESTED = 2
+"""The most zips in which a file may be nested; the zip of the whole class does not count."""
+_Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +177,8 @@ class Archive:
         if member.info.flag_bits & _ENCRYPTED:
             raise UsageError(f"{self.name}: the zip is encrypted; hand in one without a password")
         if member.info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UsageError(f"{self.name}: the zip is compressed in a way that is rare; make an ordinary one")
-        with _said_broken(self.name), self.file.open(member.info) as file:
+            raise UsageError(f"{self.name}: the zip uses an unusual compression; make an ordinary one")
+        with _reporting_damage(self.name), self.file.open(member.info) as file:
             while most > 0 and (piece := file.read(min(most, _MOST_FILE))):
                 most -= len(piece)
                 yield piece
@@ -192,7 +199,7 @@ def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive
         raise UsageError(f"{name}: {message}") from None
     with _Careful(io.FileIO(descriptor)) as reader:
         reader.most = factor * _MOST_READ
-        with _said_broken(name):
+        with _reporting_damage(name):
             file = _listed(reader)
         with file:
             if len(file.filelist) > factor * _MOST_MEMBERS:
@@ -208,7 +215,7 @@ def open_regular(path: Path) -> int:
     descriptor = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "that is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return descriptor
 
 
@@ -250,7 +257,7 @@ def _too_many(file: zipfile.ZipFile, most: int, *, of_class: bool) -> str:
 
 
 @contextlib.contextmanager
-def _said_broken(name: str) -> Iterator[None]:
+def _reporting_damage(name: str) -> Iterator[None]:
     try:
         yield
     except (*_BROKEN, zlib.error, struct.error, OSError):
@@ -280,3 +287,90 @@ def _short(name: str) -> str:
         return name
     ending = Path(name).suffix[:8]
     return f"{data[: _MOST_NAME - 60].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
+
+
+def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested: int = 0) -> Source:
+    """Return what `collect` returns for a submission; a submission that is a zip is unpacked first.
+
+    The same holds for the only zip in a submission without a file of that name.
+
+    Raises `UsageError` as `collect` does, and for a zip that cannot be unpacked.
+    """
+    if path.suffix.lower() == ZIP and path.is_file() and not path.is_symlink():
+        if nested == _MOST_NESTED:
+            raise UsageError(
+                f"{name}: it is a zip in a zip in a zip; hand in {source_name}, or one zip that contains it"
+            )
+        with private_folder(None) as unpacked:
+            with opened(path, name) as archive:
+                archive.unpack(unpacked, source_name)
+            return collect_zipped(unpacked, source_name, rule, name=name, nested=nested + 1)
+    source = collect(path, source_name, rule, name=name)
+    inner = _zips(path, source_name) if source.path is None else []
+    if len(inner) > 1:
+        listed = ", ".join(one_line(str(file.relative_to(path))) for file in inner[:5])
+        raise UsageError(
+            f"{name}: there is no {source_name} in it, and more than one zip: {listed}; keep only the right one"
+        )
+    return collect_zipped(inner[0], source_name, rule, name=name, nested=nested) if inner else source
+
+
+def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:
+    """Whether a folder holds the files of a zip, and no others, as far as a submission can consist of them.
+
+    Programs that unpack a zip keep the only folder at its top, or omit it. What cannot be read counts as not unpacked:
+    then the zip is a submission of its own, and the reason is reported with it.
+    """
+    try:
+        with opened(packed, str(packed)) as archive:
+            kinds = archive.kinds(source_name)
+            packed_files = {
+                member.parts: (member.info.file_size, member.info.CRC)
+                for member in archive.members
+                if member.is_file and member.ending in kinds
+            }
+        files = _files(folder, source_name, kinds)
+        expected = packed_files if files.keys() == packed_files.keys() else _without_top(packed_files)
+        same_names = bool(expected) and files.keys() == expected.keys()
+        return same_names and all(_is_same(files[parts], *expected[parts]) for parts in files)
+    except (UsageError, OSError):
+        return False
+
+
+def _without_top(files: dict[_Parts, tuple[int, int]]) -> dict[_Parts, tuple[int, int]]:
+    """Return the files without the folder in which all of them are; empty when there is none."""
+    alone = len({parts[0] for parts in files}) == 1 and all(len(parts) > 1 for parts in files)
+    return {parts[1:]: content for parts, content in files.items()} if alone else {}
+
+
+def _files(folder: Path, source_name: str, kinds: tuple[str, ...]) -> dict[_Parts, Path]:
+    """Return the files of these kinds below a folder, without hidden ones, by their relative paths."""
+    return {
+        path.relative_to(folder).parts: path
+        for level in levels_below(folder, source_name)
+        for path in map(Path, level)
+        if path.suffix.lower() in kinds and not path.name.startswith(".") and not path.is_dir()
+    }
+
+
+def _is_same(path: Path, size: int, checksum: int) -> bool:
+    """Whether a file has this size and CRC-32."""
+    descriptor = open_regular(path)
+    try:
+        if os.fstat(descriptor).st_size != size or size > MOST_TOTAL:
+            return False
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return zlib.crc32(file.read(size + 1)) == checksum
+    finally:
+        os.close(descriptor)
+
+
+def _zips(folder: Path, source_name: str) -> list[Path]:
+    """Return the nearest zips in a folder."""
+    if not folder.is_dir():
+        return []
+    for level in levels_below(folder, source_name):
+        zips = [entry for entry in level if entry.name.lower().endswith(ZIP) and entry.is_file(follow_symlinks=False)]
+        if zips:
+            return sorted(map(Path, zips))
+    return []

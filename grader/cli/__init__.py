@@ -1,4 +1,4 @@
-"""The command line: one file per command. Only this package prints; the packages that it uses do not."""
+"""The command line: commands as functions of their options. Only this package prints; what it uses does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP: keep it so
                 signal.signal(number, _interrupt)
-        from grader.cli.streams import set_up
+        from grader.cli.terminal import set_up
 
         set_up()
         from grader.cli.app import app

@@ -1,122 +1,165 @@
-"""`grade batch`: a class of submissions."""
+"""`grade batch` and `grade regrade`: grade a class, or a run again, with progress and a summary at the end."""
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from statistics import mean, median
 
 from grader.assignment.input_file import suggestion
 from grader.assignment.lab import Settings
-from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
+from grader.classroom import batch as batches, roster as rosters
+from grader.classroom.database import RunLocks, run_locks
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
-from grader.classroom.locks import run_locks
+from grader.classroom.fingerprint import grading_plan
 from grader.classroom.roster import Roster
-from grader.classroom.store import Run, Store, open_store
-from grader.cli.classes import notify, roster_option, store_option
-from grader.cli.grading import Where, grade_all, summary, where_options
-from grader.cli.options import (
-    case_option,
-    chosen_lab,
-    chosen_options,
-    grading_options,
-    lab_option,
-    public_option,
-    seed_option,
-)
-from grader.cli.parser import Parser
-from grader.cli.recognise import lab_of_class
-from grader.core.errors import ExitCode, UsageError
+from grader.classroom.store import Run, Store, changes, open_store
+from grader.classroom.stored_result import Result, load_overrides
+from grader.classroom.workers import Graded, ProcessPool, Workers
+from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
+from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
+from grader.cli.stored import RUN, run_named, show_changes, store_option
+from grader.cli.terminal import console, notify, progress
+from grader.core.case import Number
+from grader.core.errors import ExitCode, ToolMissing, UsageError
 from grader.core.record import Override
-from grader.core.verdict import Judged
+from grader.core.verdict import Judged, Verdict
+from grader.report.escape import escape
+from grader.report.phrases import NOT_RUN
+from grader.system.sandbox import LEVELS, require
 
 _MOST_HIDDEN = 5
 """The most hidden entries that are named; the others are only counted."""
+_MOST_JOBS = 64  # the number of unused user ids for graders
+_CPUS = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+_MOST_LISTED = 20
+_CLASS = """A folder for each submission, or a file or a zip for each; or a Gradescope export. All of it may be one \
+zip, as learning platforms deliver it."""
+_ROSTER = """Who is who: a CSV file with the columns folder (or github_username) and name, optionally sid, email and \
+section [default: the roster of the previous run]."""
+_OVERRIDES = "Points that people decided: a TOML file with tables [[override]] [default: those of the previous run]."
+_AGAIN = "Grade this submission again although it has a record: a name, or a pattern such as 'team_*'. Repeatable."
+_JOBS = "The number of submissions graded at once on this machine [default: one for each processor]."
+_EXECUTOR = "Grade on the workers of a Dask scheduler, not on this machine: dask://HOST:PORT."
 
 
-def options(parser: Parser) -> None:
-    """Declare the command's options and arguments."""
-    text = (
-        "A folder for each submission, or a file or a zip for each; or a Gradescope export. "
-        "All of it may be one zip, as learning platforms deliver it."
-    )
-    parser.argument("folder", metavar="FOLDER", type=Path, help=text)
-    where_options(parser)
-    store_option(parser)
-    roster_option(parser)
-    text = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
-    parser.option("--overrides", metavar="FILE", type=Path, help=text)
-    lab_option(parser)
-    case_option(parser)
-    public_option(parser)
-    seed_option(parser)
-    grading_options(parser)
-    text = "Grade this one anew, though its record is kept: its name, or a pattern such as 'team_*'."
-    parser.option("--again", metavar="NAME", action="append", default=[], help=text)
+def _scheduler(word: str) -> str:
+    match = re.fullmatch(r"dask://((?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}))", word)
+    if match is None or int(match[2]) not in range(1, 1 << 16):
+        raise argparse.ArgumentTypeError(f"write dask://HOST:PORT, such as dask://127.0.0.1:8786, not '{word}'")
+    return match[1]
 
 
-def batch(
-    folder: Path,
-    *,
-    jobs: int,
-    executor: str | None,
-    store: Path,
-    roster: Path | None,
-    overrides: Path | None,
-    lab: str | None,
-    case: str,
-    public_only: bool,
-    seed: int | None,
-    without_memory_checker: bool,
-    advice: bool,
-    allow: list[str],
-    again: list[str],
-    require_sandbox: str | None,
-) -> ExitCode:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The options for where submissions are graded: in processes here, or by the workers of a Dask scheduler."""
+
+    jobs: int = option("--jobs", "N", _JOBS, default=_CPUS, type=number(Number("jobs", 1, _MOST_JOBS)))
+    executor: str | None = option("--executor", "WHERE", _EXECUTOR, type=_scheduler)
+    """HOST:PORT of a scheduler; None: this machine."""
+    require_sandbox: str | None = sandbox_option()
+
+    @property
+    def level(self) -> str:
+        """The lowest level of protection from student code that is accepted.
+
+        Any program that can connect to a scheduler controls all its workers. So with a scheduler the default is the
+        weakest level that takes the network from student code; --require-sandbox overrides it.
+        """
+        return self.require_sandbox or ("confine" if self.executor is not None else LEVELS[0])
+
+    def require(self) -> None:
+        """Raise `Unprotected` when this machine grades and lacks the required level; workers check it for each task."""
+        if self.executor is None and self.require_sandbox is not None:
+            require(self.require_sandbox)
+
+    def workers(self, count: int) -> tuple[Workers, int]:
+        """Return the workers for `count` submissions, and how many tasks they have at once."""
+        if self.executor is None:  # per process one task under way and one waiting: this limits memory
+            return partial(ProcessPool, min(self.jobs, max(1, count))), 2 * self.jobs
+        try:
+            from grader.classroom.dask_cluster import WINDOW, cluster
+        except ModuleNotFoundError as error:
+            if error.name not in ("distributed", "dask"):
+                raise
+            raise ToolMissing("distributed (for --executor)", "scripts/setup --dask") from error
+        return partial(cluster, self.executor, notify), WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """The options for files in which an instructor says who is who and what people decided."""
+
+    roster: Path | None = path_option("--roster", "FILE", _ROSTER)
+    overrides: Path | None = path_option("--overrides", "FILE", _OVERRIDES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """The options of `grade batch`."""
+
+    folder: Path = argument("FOLDER", _CLASS, type=Path)
+    where: Where = shared(Where)
+    store: Path = store_option()
+    people: People = shared(People)
+    selection: Selection = shared(Selection)
+    how: HowGraded = shared(HowGraded)
+    again: tuple[str, ...] = repeated("--again", "NAME", _AGAIN)
+
+
+def batch(options: BatchOptions) -> ExitCode:
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
-    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; results that
-    did not change since an earlier run come from the store. A submission without a score stops no other: it is listed
-    separately, and the same command tries it again. It needs a person when it cannot be read or has broken twice.
+    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command continues; results
+    that did not change since an earlier run come from the store. A submission without a score stops no other: it is
+    listed separately, and the same command tries it again. It needs a person when it cannot be read, or when grading it
+    failed twice.
 
-    Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
+    Exit code: 0 if all have all points, 1 if some do not, 2 for a wrong option, folder or file, 3 if some have no
+    score, 130 after Ctrl-C.
 
     Examples:
         grade batch submissions/ --roster class.csv
         grade batch assignment_123_export.zip --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
-    selected = chosen_lab(lab or lab_of_class(folder))
-    plan = fingerprint.grading_plan(
-        Settings(
-            lab=selected.name,
-            case=case,
-            seed=seed,
-            memory_checker=not without_memory_checker,
-            advise=advice,
-            allowed=tuple(sorted(set(allow))),
-            public_only=public_only,
-        )
+    folder, store = options.folder, options.store
+    lab = lab_named(options.selection.lab or lab_of_class(folder))
+    how = check_options(lab, options.how.options())
+    settings = Settings(
+        lab=lab.name, case=options.selection.case, public_only=options.selection.public_only, **asdict(how)
     )
-    chosen_options(selected, plan.settings)
+    plan = grading_plan(settings)
     plan.require_tools()
-    where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
-    where.require()
-    people = rosters.load(roster) if roster is not None else _roster_before(store, plan.lab.name, folder)
-    discovered = find_submissions(folder, plan.lab.source_name, plan.lab.rubric.judged(Judged.BUILD), people)
-    _tell_entries(folder, discovered, people)
+    options.where.require()
+    roster = _roster(options, lab.name)
+    discovered = find_submissions(folder, lab.source_name, lab.rubric.judged(Judged.BUILD), roster)
+    _report_entries(folder, discovered, roster)
     names = [submission.name for submission in discovered.submissions]
-    decided = decisions.load(overrides, plan.lab.rubric, names) if overrides is not None else None
-    anew = _named(again, names)
-    with open_store(store, create=True) as run_store, run_locks(store) as claimed:
+    decided = None
+    if options.people.overrides is not None:
+        decided = load_overrides(options.people.overrides, lab.rubric, names)
+    again = _named(options.again, names)
+    with open_store(store, create=True) as run_store, run_locks(store) as locks:
         if decided is None:
-            decided = _decided_before(run_store, plan.lab.name, folder)
-        run = batches.plan(run_store, plan, folder, discovered.submissions, overrides=decided, roster=people)
-        failed = grade_all(run_store, store, run, where=where, claimed=claimed, again=anew)
-        _make_current(run_store, run)
+            decided = _decided_before(run_store, lab.name, folder)
+        run = batches.plan(run_store, plan, folder, discovered.submissions, overrides=decided, roster=roster)
+        failed = grade_all(run_store, run, where=options.where, locks=locks, again=again)
+        before = run_store.current(run.lab, run.folder)
+        run_store.make_current(run)
+        if before is not None and before.id != run.id:
+            notify(f"run {run.id} counts now, instead of run {before.id}: grade diff {before.id} {run.id}")
         return summary(run_store, run, failed=failed)
 
 
-def _named(patterns: list[str], names: list[str]) -> set[str]:
+def _named(patterns: Iterable[str], names: list[str]) -> set[str]:
     """Return the submissions that --again names. Raises `UsageError` with all patterns that fit none."""
     matches = {pattern: [pattern] if pattern in names else fnmatch.filter(names, pattern) for pattern in patterns}
     wrong = [
@@ -129,45 +172,39 @@ def _named(patterns: list[str], names: list[str]) -> set[str]:
     return {name for fitting in matches.values() for name in fitting}
 
 
-def _make_current(store: Store, run: Run) -> None:
-    """Make this run the one that counts, and report which run it replaces."""
-    before = store.current(run.lab, run.folder)
-    store.make_current(run)
-    if before is not None and before.id != run.id:
-        notify(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")
-
-
 def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
     """Return the points that people decided for the run before, and report that they stay."""
     run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
-        notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
+        notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE replaces them")
     return decided
 
 
-def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
-    """Return the roster of the run before, and report that it stays; None when there is none."""
-    if not store.is_file():
+def _roster(options: BatchOptions, lab: str) -> Roster | None:
+    """Return the roster of --roster, else that of the run before, and report that it stays; None without one."""
+    if options.people.roster is not None:
+        return rosters.load(options.people.roster)
+    if not options.store.is_file():
         return None
-    with open_store(store) as run_store:
-        run = run_store.known(lab, batches.place_of(folder))
-        people = rosters.from_json(run.roster) if run is not None else None
-        if run is not None and people is not None:
-            notify(f"the roster of run {run.id} stays; --roster FILE would replace it")
-        return people
+    with open_store(options.store) as store:
+        run = store.known(lab, batches.place_of(options.folder))
+        roster = rosters.from_json(run.roster) if run is not None else None
+        if run is not None and roster is not None:
+            notify(f"the roster of run {run.id} stays; --roster FILE replaces it")
+        return roster
 
 
-def _tell_entries(folder: Path, discovered: Discovered, people: Roster | None) -> None:
+def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None) -> None:
     """Report how many entries the class has, why some are no submissions, and which ones the roster does not know."""
     graded = sum(submission.source is not None for submission in discovered.submissions)
     failing = len(discovered.submissions) - graded
     entries = len(discovered.submissions) + len(discovered.skipped)
     parts = [f"{graded} to be graded"]
     if failing:
-        parts.append(f"{failing} that a person has to look at")
+        parts.append(f"{failing} that need a person")
     if discovered.skipped:
-        parts.append(f"{len(discovered.skipped)} that are no submissions")
+        parts.append(f"{len(discovered.skipped)} that are not submissions")
     notify(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
     reasons: dict[str, list[str]] = {}
     for entry in discovered.skipped:
@@ -177,5 +214,162 @@ def _tell_entries(folder: Path, discovered: Discovered, people: Roster | None) -
         more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
         notify(f"  {reason}: {', '.join(shown)}{more}")
     strangers = [submission.name for submission in discovered.submissions if not submission.students]
-    if people is not None and strangers:
+    if roster is not None and strangers:
         notify(f"not in the roster: {', '.join(strangers)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegradeOptions:
+    """The options of `grade regrade`."""
+
+    run: int | None = argument("RUN", "The run to grade again [default: the run that counts].", nargs="?", type=RUN)
+    where: Where = shared(Where)
+    store: Path = store_option()
+    people: People = shared(People)
+    apply: bool = flag("--apply", "Make the new run the one that counts.")
+
+
+def regrade(options: RegradeOptions) -> ExitCode:
+    """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
+
+    The submissions come from the store, as they were submitted then, and the options are those of the old run. The new
+    run is stored beside the old one, which still counts; with --apply, now or later, the new one counts.
+
+    Exit code: as for grade batch.
+
+    Examples:
+        grade regrade
+        grade regrade --apply
+        grade regrade 3 --overrides decided.toml
+    """
+    people = options.people
+    roster = rosters.load(people.roster) if people.roster is not None else None
+    with open_store(options.store) as store, run_locks(options.store) as locks:
+        old = run_named(store, options.run)
+        plan = grading_plan(batches.settings_of(old))
+        plan.require_tools()
+        options.where.require()
+        decided = store.overrides(old)
+        if people.overrides is not None:
+            names = [result.name for result in store.results(old)]
+            decided = load_overrides(people.overrides, plan.lab.rubric, names)
+        new = batches.replan(store, plan, old, overrides=decided, roster=roster)
+        grade_all(store, new, where=options.where, locks=locks)
+        code = summary(store, new)
+        if new.id == old.id:
+            notify(f"nothing that the results depend on has changed since run {old.id}")
+            return code
+        show_changes(list(changes(store, old, new)), old, new)
+        if options.apply:
+            store.make_current(new)
+            notify(f"run {new.id} counts now, instead of run {old.id}")
+        else:
+            notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
+        return code
+
+
+def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: Collection[str] = ()) -> int:
+    """Grade the submissions without a record, and show progress. Finished results stay stored, however it ends.
+
+    Submissions named in `again` are graded again. Returns how many of these could not be: they keep their old record.
+    """
+    waiting: Counter[str] = Counter()
+    before: dict[str, Result] = {}
+    total = failing = graded = failed = 0
+    for result in store.results(run):
+        total += 1
+        failing += result.is_graded and result.verdict is not Verdict.ACCEPTED
+        graded += result.is_graded and result.name not in again
+        if result.name in again:
+            before[result.entry.key] = result
+        if result.entry.source is not None:
+            waiting[result.entry.key] += not result.is_graded or result.name in again
+    notify(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
+    workers, window = where.workers(waiting.total())
+
+    def show(graded: Graded) -> None:
+        nonlocal failed
+        tell(graded, waiting[graded.key])
+        if graded.key in before:
+            failed += graded.stored is None
+            notify(_compared(before[graded.key], graded))
+
+    with progress(total, done=total - waiting.total(), failing=failing) as tell:
+        try:
+            batches.grade_run(store, run, workers, locks, window=window, tell=show, level=where.level, again=before)
+        except KeyboardInterrupt:
+            notify(f"finished results are kept in {store.database.path}; the same command continues from there")
+            raise
+    return failed
+
+
+def _compared(before: Result, now: Graded) -> str:
+    """Return the result of grading a submission again, beside the result before."""
+    had = f"{before.stored.score} points" if before.stored is not None else "no score"
+    if now.stored is None:
+        return f"{before.name}: it could not be graded again and keeps {had}: {now.failure}"
+    score = f"{now.stored.score} points"
+    return f"{before.name}: {score}, {'as before' if score == had else f'{had} before'}"
+
+
+def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
+    """Print how a run ended: a table, a summary line, and a list of those without a score. Return the exit code.
+
+    `failed` is the number of submissions that could not be graded again and keep the score of before.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("submission", "student", "verdict", "points", "first look at", title_justify="left")
+    scores: list[int] = []
+    accepted = 0
+    without: list[str] = []
+    people: list[str] = []
+    for result in store.results(run):  # one by one: all records together may be large
+        table.add_row(*map(Text, _row(result)))
+        accepted += result.verdict is Verdict.ACCEPTED
+        if result.score is None:
+            (people if result.needs_person else without).append(_why(result))
+        else:
+            scores.append(result.score)
+    console(160).print(table)
+    parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
+    if scores:
+        parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")
+    if batches.settings_of(run).public_only:
+        parts.append(f"public part: {NOT_RUN}")
+    print(f"run {run.id}: {', '.join(parts)}")
+    _list("no score until a person has looked at it", people, most=len(people))
+    _list("no score yet; the same command tries again", without)
+    _list("in the roster, but submitted nothing", [student.name for student in store.missing(run)])
+    if people or without or failed:
+        return ExitCode.JUDGE_ERROR
+    return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED
+
+
+def _why(result: Result) -> str:
+    """Return why a submission has no score, in one line."""
+    why = f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}"
+    again = result.needs_person and result.entry.source is not None
+    return f"{why} (the same command tries it once more)" if again else why
+
+
+def _row(result: Result) -> list[str]:
+    names = ", ".join(student.name for student in result.entry.students)
+    decided = " (decided by people)" if result.overrides else ""
+    points = "" if result.score is None else f"{result.score}{decided}"
+    rule = result.stored.rule if result.stored is not None else None
+    return [escape(result.name), escape(names), result.verdict or "", points, rule or ""]
+
+
+def _list(what: str, lines: list[str], *, most: int = _MOST_LISTED) -> None:
+    if lines:
+        print(f"{what}: {len(lines)}")
+    for line in lines[:most]:
+        print(f"  {escape(line)}")
+    if len(lines) > most:
+        print(f"  and {len(lines) - most} more")
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -16,7 +16,7 @@ from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present
-from grader.runtime.options import DEFAULTS
+from grader.runtime.protocol import DEFAULTS
 from grader.system import folders, resources, sandbox
 from grader.system.confine.launcher import machine
 
@@ -58,13 +58,6 @@ def _remains() -> str:
     )
 
 
-def _cache() -> str:
-    """Return a sentence on the folder for what the grader compiles for itself."""
-    place, users = folders.cache_folder(), folders.users_cache_folder()
-    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
-    return f"cache: {place}{instead}"
-
-
 def _tried(lab: str) -> str:
     """Grade the skeleton that students of a lab begin with. Return what prevents that, "" when nothing does."""
     plan = grading_plan(Settings(lab=lab))
@@ -76,7 +69,7 @@ def _tried(lab: str) -> str:
         except (GraderError, OSError) as error:
             return str(error)
     ran = record.complete and record.outcomes and record.verdict is not Verdict.JUDGE_ERROR
-    return "" if ran else "it did not finish, and nothing shows why"
+    return "" if ran else "it did not finish, and nothing says why"
 
 
 def doctor() -> ExitCode:
@@ -84,7 +77,7 @@ def doctor() -> ExitCode:
 
     At the end it grades the skeleton that students begin with, as a test.
 
-    Exit code 0 when everything is there and works, 3 when not.
+    Exit code: 0 if everything is installed and works, 3 if not.
     """
     console = Console(highlight=False)
     table = Table(title=f"grader {__version__}, Python {platform.python_version()}", title_justify="left")
@@ -97,7 +90,9 @@ def doctor() -> ExitCode:
             missing.append(tool)
         table.add_row(tool.short_name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
-    console.print(escape(_cache()))
+    place, users = folders.cache_folder(), folders.users_cache_folder()
+    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
+    console.print(escape(f"cache: {place}{instead}"))
     try:
         console.print(_protection())
         if remains := _remains():

@@ -3,65 +3,51 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 
 from grader import pipeline
 from grader.assignment.lab import Lab
-from grader.cli.options import (
+from grader.cli.output import check_output
+from grader.cli.parser import argument, path_option
+from grader.cli.selection import (
+    Selection,
+    case_named,
     case_names,
-    chosen_case,
-    chosen_lab,
-    chosen_options,
-    chosen_selection,
+    check_options,
+    lab_named,
+    lab_of_submissions,
     lab_option,
     memory_checker_option,
     public_option,
     seed_option,
 )
-from grader.cli.output import check_output
-from grader.cli.parser import Parser
-from grader.cli.recognise import lab_of_submissions
-from grader.core.case import Case
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
 from grader.core.verdict import Finding, Outcome, Tool
 from grader.report.phrases import result_of
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 
 _WIDEST = 100
 """Of a comment in a program."""
 
 
-def options(parser: Parser) -> None:
-    """Declare the command's options and arguments."""
-    parser.argument("path", metavar="PATH", type=Path, help="The submission: the file, or a folder that holds it.")
-    parser.argument(
-        "case",
-        metavar="CASE",
-        nargs="?",
-        offer=case_names,
-        help="A case; left out: the one with which the report begins.",
-    )
-    lab_option(parser)
-    public_option(parser)
-    parser.option("--output", metavar="FILE", type=Path, help="Write it there.")
-    seed_option(parser)
-    memory_checker_option(parser)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproOptions:
+    """The options of `grade repro`."""
+
+    path: Path = argument("PATH", "The submission: the file, or a folder that contains it.", type=Path)
+    case: str | None = argument("CASE", "A case [default: the first one in the report].", nargs="?", offer=case_names)
+    lab: str | None = lab_option()
+    public_only: bool = public_option()
+    output: Path | None = path_option("--output", "FILE", "Write the program to this file instead of printing it.")
+    seed: int | None = seed_option()
+    without_memory_checker: bool = memory_checker_option()
 
 
-def repro(
-    path: Path,
-    case: str | None,
-    *,
-    lab: str | None,
-    public_only: bool,
-    output: Path | None,
-    seed: int | None,
-    without_memory_checker: bool,
-) -> ExitCode:
+def repro(options: ReproOptions) -> ExitCode:
     """Write a failing case as one program that needs nothing of the grader, in the language of the submission.
 
     It makes the calls up to the one that went wrong and says what the handout demands and what came instead. How to run
@@ -72,40 +58,38 @@ def repro(
         grade repro llm_memory.c > repro.c
         grade repro my-homework/ append/three_sharers --output repro.c
     """
-    check_output(output)
-    selected_lab = chosen_lab(lab or lab_of_submissions([path]))
-    if case is None:
-        cases = chosen_selection(selected_lab, "*", seed, public_only=public_only).cases
+    check_output(options.output)
+    lab = lab_named(options.lab or lab_of_submissions([options.path]))
+    if options.case is None:
+        cases = Selection(public_only=options.public_only).cases(lab, options.seed).cases
     else:
-        cases = (chosen_case([selected_lab], case, seed)[1],)
-    options = chosen_options(selected_lab, GradingOptions(seed=seed, memory_checker=not without_memory_checker))
-    random = any(
-        selected_case.generated is not None for selected_case in cases
-    )  # a failing trace is in no file: its picture has the program
-    record = pipeline.grade(path, selected_lab, cases, options, draw=Drawing.ALL if random else Drawing.NOTHING)
+        cases = (case_named([lab], options.case, options.seed)[1],)
+    how = GradingOptions(seed=options.seed, memory_checker=not options.without_memory_checker)
+    random = any(case.generated is not None for case in cases)  # a failing trace is in no file: its picture has it
+    drawing = Drawing.ALL if random else Drawing.NOTHING
+    record = pipeline.grade(options.path, lab, cases, check_options(lab, how), draw=drawing)
     failing = _failing(record)
     if failing is None:
         sys.stderr.write("grade: nothing fails here, so there is nothing to reproduce\n")
         return ExitCode.ACCEPTED
     outcome, operation = failing
-    text = _program(record, outcome) or selected_lab.reproduce(_named(cases, outcome.case), operation - 1)
-    unseen = _unseen(selected_lab, record.first_finding(outcome))
+    case = next(case for case in cases if case.name == outcome.case)
+    text = _program(record, outcome) or lab.reproduce(case, operation - 1)
+    unseen = _unseen(lab, record.first_finding(outcome))
     if unseen:
-        lines = wrap(f"The grader saw here, and these calls alone do not show it: {unseen}", _WIDEST)
+        lines = wrap(f"The grader saw this, but these calls alone do not show it: {unseen}", _WIDEST)
         text += "".join(f"    # {line}\n" for line in lines)
-    if output is not None:
-        write(output, text)
+    if options.output is not None:
+        write(options.output, text)
     else:
         sys.stdout.write(text)
-    sys.stderr.write(
-        f"grade: {outcome.case} up to operation {operation}; run it with\n  {selected_lab.reproduce_command}\n"
-    )
+    sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {lab.reproduce_command}\n")
     if unseen:
-        sys.stderr.write("It passes: only the grader sees what went wrong, and a comment at its end says what.\n")
+        sys.stderr.write("The program passes: only the grader sees what went wrong; a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     if checker is not None and all(finding.tool is checker.tool for finding in record.findings_of(outcome)):
         name, command = checker.name, checker.name.lower()
-        sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
+        sys.stderr.write(f"Only {name} saw it; if the program reports nothing, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
 
 
@@ -118,10 +102,6 @@ def _program(record: Record, outcome: Outcome) -> str:
 def _unseen(lab: Lab, first: Finding | None) -> str:
     """What went wrong, where only the grader can see it; "" elsewhere."""
     return first.message if first is not None and first.kind in lab.derived else ""
-
-
-def _named(cases: Sequence[Case], name: str) -> Case:
-    return next(case for case in cases if case.name == name)
 
 
 def _failing(record: Record) -> tuple[Outcome, int] | None:

@@ -5,26 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.source import collect
-from grader.cli.options import (
-    case_option,
-    chosen_lab,
-    chosen_options,
-    chosen_selection,
-    grading_options,
-    lab_option,
-    public_option,
-    sandbox_option,
-    seed_option,
-)
-from grader.cli.output import all_option, check_format, check_output, view_of
-from grader.cli.parser import Parser
-from grader.cli.recognise import lab_of_submissions
-from grader.cli.status import status
+from grader.cli.output import Detail, check_format, check_output
+from grader.cli.parser import argument, option, path_option, repeated, shared
+from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
+from grader.cli.terminal import status
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, Submission, ungraded, write
@@ -32,11 +22,13 @@ from grader.core.sanitize import one_line
 from grader.core.verdict import Verdict
 from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document
-from grader.report.view import Gradebook, View
-from grader.runtime.options import GradingOptions
+from grader.report.view import Gradebook
 from grader.system.sandbox import LEVELS, require
 
-_NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
+_PATH = "The file to grade, or a folder that contains it at any depth."
+_FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
+_ALSO = "Write another report of the same grading to a file. Repeatable."
+_NO_END = "the grading did not finish: it was interrupted, or the grader failed"
 
 _STAGES = {
     "collect": "looking for the file",
@@ -51,48 +43,26 @@ _STAGES = {
 }
 
 
-def options(parser: Parser) -> None:
-    """Add the options of this command."""
-    text = "The file to grade, or a folder that holds it at any depth."
-    parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
-    lab_option(parser)
-    case_option(parser)
-    public_option(parser)
-    text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
-    parser.option("--format", metavar="FORMAT", offer=lambda: [*FORMATS, *GRADEBOOKS], default="text", help=text)
-    parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
-    text = "Another report of the same grading, into a file; several if you like."
-    parser.option("--also", metavar="FORMAT=FILE", action="append", default=[], help=text)
-    seed_option(parser)
-    grading_options(parser)
-    sandbox_option(parser)
-    text = "Show hidden cases too, and what a program that cannot be built had got."
-    parser.option("--instructor", action="store_true", help=text)
-    all_option(parser)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of `grade run`."""
+
+    paths: tuple[Path, ...] = argument("PATH...", _PATH, nargs="+", type=Path)
+    selection: Selection = shared(Selection)
+    format: str = option("--format", "FORMAT", _FORMAT, default="text", offer=lambda: [*FORMATS, *GRADEBOOKS])
+    output: Path | None = path_option("--output", "FILE", "Write the report to this file instead of printing it.")
+    also: tuple[str, ...] = repeated("--also", "FORMAT=FILE", _ALSO)
+    how: HowGraded = shared(HowGraded)
+    require_sandbox: str | None = sandbox_option()
+    detail: Detail = shared(Detail)
 
 
-def run(
-    paths: list[Path],
-    *,
-    lab: str | None,
-    case: str,
-    public_only: bool,
-    format: str,  # noqa: A002 - the option's name
-    output: Path | None,
-    also: list[str],
-    seed: int | None,
-    without_memory_checker: bool,
-    advice: bool,
-    allow: list[str],
-    require_sandbox: str | None,
-    instructor: bool,
-    everything: bool,
-) -> ExitCode:
+def run(options: RunOptions) -> ExitCode:
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point (that --public-only leaves), 1 some do not, 2 a wrong option or path, and nothing is
-    graded, 3 the grader's own fault, 130 interrupted.
+    code: 0 if all have every point (that --public-only leaves), 1 if some do not, 2 for a wrong option or path (nothing
+    is graded), 3 if the grader fails, 130 if interrupted.
 
     Examples:
         grade run my-homework/ --case 'append/*'
@@ -101,103 +71,106 @@ def run(
         grade run class/*/ --format csv --output points.csv
         grade run . --format annotations --also summary=summary.md --also junit=report.xml
     """
-    check_format(format, [*FORMATS, *GRADEBOOKS])
-    check_output(output)
-    others = _others(also, format)
-    _check_several(paths, output if format in FORMATS else None, others)
-    selected_lab = chosen_lab(lab or lab_of_submissions(paths))
-    selected = chosen_selection(selected_lab, case, seed, public_only=public_only)
-    _check_paths(paths, selected_lab.source_name)
-    require(require_sandbox or LEVELS[0])
-    view = view_of(instructor=instructor, everything=everything, to_file=output is not None)
+    check_format(options.format, [*FORMATS, *GRADEBOOKS])
+    check_output(options.output)
+    others = _others(options)
+    lab = lab_named(options.selection.lab or lab_of_submissions(options.paths))
+    selected = options.selection.cases(lab, options.how.seed)
+    _check_paths(options.paths, lab.source_name)
+    require(options.require_sandbox or LEVELS[0])
     grade = partial(
         pipeline.grade,
-        lab=selected_lab,
+        lab=lab,
         cases=selected.cases,
         hidden=selected.hidden,
-        options=chosen_options(
-            selected_lab,
-            GradingOptions(seed=seed, memory_checker=not without_memory_checker, advise=advice, allowed=tuple(allow)),
-        ),
-        draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
+        options=check_options(lab, options.how.options()),
+        draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (options.format, *others)),
     )
-    if format in FORMATS:
-        filed = _renders(others, view_of(instructor=instructor, everything=everything, to_file=True))
-        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output, others=filed) for path in paths]
+    if options.format in FORMATS:
+        view, to_file = options.detail.view(), options.detail.view(to_file=True)
+        files = {path: partial(FORMATS[name], view=to_file) for name, path in others.items()}
+        if options.output is not None:
+            files[options.output] = partial(FORMATS[options.format], view=to_file)
+        verdicts = []
+        for path in options.paths:
+            record = _graded(path, grade, files)
+            if options.output is None:
+                sys.stdout.write(FORMATS[options.format](record, view))
+                sys.stdout.flush()
+            verdicts.append(record.verdict)
     else:
-        verdicts = _table(paths, grade, GRADEBOOKS[format], output)
+        verdicts = _table(options.paths, grade, GRADEBOOKS[options.format], options.output)
     return ExitCode.ACCEPTED if all(verdict.passed for verdict in verdicts) else ExitCode.NOT_ACCEPTED
 
 
-def _check_several(paths: list[Path], output: Path | None, others: Mapping[str, Path]) -> None:
-    if len(paths) > 1 and (output is not None or others):
-        option = "--output" if output is not None else "--also"
-        raise UsageError(f"{option} takes the report of one submission; grade several one by one")
-
-
-def _others(also: Iterable[str], main: str) -> dict[str, Path]:
-    """Return the files of --also, by format. Raises `UsageError` when an argument is wrong."""
+def _others(options: RunOptions) -> dict[str, Path]:
+    """Return the files of --also, by format. Raises `UsageError` when one is wrong, or they are of several reports."""
     others: dict[str, Path] = {}
-    if also and main in GRADEBOOKS:
-        raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
-    for argument in also:
-        name, _, path = argument.partition("=")
+    if options.also and options.format in GRADEBOOKS:
+        raise UsageError(f"--also goes with a report; {options.format} is a table of many submissions")
+    for written in options.also:
+        name, _, path = written.partition("=")
         check_format(name, FORMATS)
         if not path or name in others:
-            raise UsageError(f"--also {argument}: write FORMAT=FILE, each format once")
+            raise UsageError(f"--also {written}: write FORMAT=FILE, each format once")
         check_output(Path(path), f"--also {name}:")
         others[name] = Path(path)
+    to_file = options.output is not None and options.format in FORMATS
+    if len(options.paths) > 1 and (to_file or others):
+        option = "--output" if to_file else "--also"
+        raise UsageError(f"{option} takes the report of one submission; grade several one by one")
     return others
 
 
-def _renders(others: Mapping[str, Path], view: View) -> dict[Path, Callable[[Record], Document]]:
-    return {path: partial(FORMATS[name], view=view) for name, path in others.items()}
+def _check_paths(paths: Iterable[Path], source_name: str) -> None:
+    """Raise `UsageError` that lists all wrong paths: reports of some submissions could be taken for all."""
+    problems = []
+    for path in paths:
+        try:
+            collect(path, source_name, rule="")
+        except UsageError as error:
+            problems.append(str(error))
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
-def _report(
-    path: Path,
-    grade: partial[Record],
-    render: Callable[[Record], Document],
-    output: Path | None,
-    *,
-    others: Mapping[Path, Callable[[Record], Document]],
-) -> Verdict:
-    """Grade one submission and print its report, or write its reports to files.
+def _graded(path: Path, grade: partial[Record], files: Mapping[Path, Callable[[Record], Document]]) -> Record:
+    """Grade one submission, write its reports to files, and return the record.
 
     The files exist from the start and are never incomplete. Until the grading is finished they contain no points,
     whatever interrupts it.
     """
-    files = {**others, **({output: render} if output is not None else {})}
 
-    def keep(record: Record) -> None:
-        for place, renderer in files.items():
-            write(place, renderer(record))
+    def write_all(record: Record) -> None:
+        for place, render in files.items():
+            write(place, render(record))
 
     lab = grade.keywords["lab"]
     nothing = ungraded(lab.name, Submission(name=one_line(str(path))), lab.rubric.max_score, _NO_END)
-    keep(nothing)
-    with status(str(path)) as tell:
-        record = grade(path, progress=lambda step: tell(_STAGES[step]))
+    write_all(nothing)
+    record = _with_status(path, grade)
     try:
-        keep(record)
+        write_all(record)
     except BaseException:
         with contextlib.suppress(OSError, UsageError):
-            keep(nothing)
+            write_all(nothing)
         raise
-    if output is None:
-        sys.stdout.write(render(record))
-        sys.stdout.flush()
-    return record.verdict
+    return record
+
+
+def _with_status(path: Path, grade: Callable[..., Record]) -> Record:
+    """Grade one submission; stderr shows what is being done."""
+    with status(str(path)) as tell:
+        return grade(path, progress=lambda step: tell(_STAGES[step]))
 
 
 def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook, output: Path | None) -> list[Verdict]:
-    """Grade all submissions and print one table of them. Only the row of each is kept in memory."""
+    """Grade all submissions and print one table of them. Only the row of each is in memory at once."""
     verdicts: list[Verdict] = []
 
     def records() -> Iterator[Record]:
         for path in paths:
-            with status(str(path)) as tell:
-                record = grade(path, progress=lambda step, tell=tell: tell(_STAGES[step]))
+            record = _with_status(path, grade)
             verdicts.append(record.verdict)
             yield record
 
@@ -209,15 +182,3 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
     else:
         sys.stdout.write(table)
     return verdicts
-
-
-def _check_paths(paths: Iterable[Path], source_name: str) -> None:
-    """Raise `UsageError` that lists all wrong paths: reports of some submissions could be taken for all."""
-    slips = []
-    for path in paths:
-        try:
-            collect(path, source_name, rule="")
-        except UsageError as error:
-            slips.append(str(error))
-    if slips:
-        raise UsageError("\n".join(slips))

@@ -1,17 +1,100 @@
-"""What stdout and stderr can show: their width, and whether terminal control sequences work there."""
+"""stdout and stderr: what can be written to them, messages, and the lines that show progress.
+
+Most things are imported where they are needed: the streams are set up before anything that may fail is imported.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, TextIO
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from grader.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bar
 
+    from grader.classroom.workers import Graded
+
+_OUT, _ERR = 1, 2
 _MOST_COLUMNS = 1000
 _LINES = 24  # not used, but shutil.get_terminal_size requires it
+_EVERY_SECONDS = 5.0
+"""The time between two plain lines of progress."""
+
+
+class _Lossy(io.FileIO):
+    """A stream that drops what cannot be written: the reader has gone, the disk is full, the terminal is closed."""
+
+    def write(self, data: Any, /) -> int:
+        """Write what can be written, and return the size of all of it."""
+        with contextlib.suppress(OSError):
+            super().write(data)
+        return memoryview(data).nbytes
+
+
+class _Noting(io.FileIO):
+    """A stream that records that a write failed: the error itself does not say which stream it comes from."""
+
+    failed = False
+
+    def write(self, data: Any, /) -> int:
+        """Write the data; record an `OSError` and raise it again."""
+        try:
+            return super().write(data)
+        except OSError:
+            _Noting.failed = True
+            raise
+
+
+def set_up() -> None:
+    """Make sure that stdout and stderr can be written to.
+
+    A character that the terminal's encoding lacks becomes a question mark on stdout and an escape on stderr. A standard
+    descriptor that was closed is opened on /dev/null: otherwise the next file that is opened, such as a store, would
+    get its number, and output would be written into that file.
+    """
+    for number in (0, _OUT, _ERR):
+        try:
+            os.fstat(number)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            _open_nowhere(number)
+    sys.stdout = _stream(sys.stdout, _Noting(_OUT, "wb", closefd=False), errors="replace")
+    sys.stderr = _stream(sys.stderr, _Lossy(_ERR, "wb", closefd=False), errors="backslashreplace", by_line=True)
+
+
+def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool = False) -> TextIO:
+    """Return the replacement of one of Python's standard streams; a stream that a test has put there stays."""
+    if before is not None and not isinstance(before, io.TextIOWrapper):
+        return before
+    encoding, as_before = (before.encoding, before.line_buffering) if before is not None else ("utf-8", False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=by_line or as_before
+    )
+
+
+def drop_what_failed() -> bool:
+    """Whether a write to stdout failed. If so, redirect it to /dev/null, so that Python reports no error at exit."""
+    if _Noting.failed:
+        _open_nowhere(_OUT)
+    return _Noting.failed
+
+
+def _open_nowhere(number: int) -> None:
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
 
 
 def columns(piped: int) -> int:
@@ -39,3 +122,116 @@ def is_colourful() -> bool:
 
 def _is_dumb() -> bool:
     return os.environ.get("TERM", "").lower() in ("dumb", "unknown")  # as rich does
+
+
+def in_workflow() -> bool:
+    """Whether a runner of GitHub reads the output, in which a line can be a command."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def complain(text: str) -> None:
+    """Write an error message to stderr. It is escaped: names in it may come from a student."""
+    from grader.report.document import as_log
+    from grader.report.escape import escape_lines
+
+    shown = "\n".join(escape_lines(f"grade: {text}")) + "\n"
+    sys.stderr.write(as_log(shown) if in_workflow() else shown)
+
+
+def notify(text: str) -> None:
+    """Write a line to stderr. It is escaped: names in it may come from a student."""
+    from grader.report.escape import escape
+
+    sys.stderr.write(f"{escape(text)}\n")
+
+
+@contextlib.contextmanager
+def status(name: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows what is being done with `name`. Where no line can be redrawn it shows nothing."""
+    if not is_live(sys.stderr):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from grader.report.escape import escape
+
+    def line(doing: str) -> Text:  # not markup, and escaped: a name may look like markup or control the terminal
+        return Text(f"{escape(name)}: {doing}")
+
+    with Console(stderr=True).status(line("starting")) as shown:
+        yield lambda doing: shown.update(line(doing))
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """The counts. Call it with what was graded, and for how many submissions that counts."""
+
+    total: int
+    done: int
+    failing: int
+    bar: Bar | None = None
+    without: int = 0
+    graded: int = 0
+    """Submissions graded since the start of this command."""
+    started: float = field(default_factory=time.monotonic)
+    last_report: float = field(default_factory=time.monotonic)
+
+    def __call__(self, task_result: Graded, count: int) -> None:
+        """Update the counts and the display."""
+        self.graded += count
+        self.done += count
+        if task_result.stored is None:
+            self.without += count
+        elif task_result.stored.verdict != Verdict.ACCEPTED:
+            self.failing += count
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=self.done, rest=self.rest())
+        elif time.monotonic() - self.last_report >= _EVERY_SECONDS:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write a line with all counts."""
+        self.last_report = time.monotonic()
+        sys.stderr.write(f"{self.done} of {self.total} done, {self.rest()}\n")
+
+    def rest(self) -> str:
+        """Return the counts and times that a bar does not show."""
+        rate = self.graded / max(time.monotonic() - self.started, 1e-3)
+        parts = [f"{self.failing} failing"]
+        if self.without:
+            parts.append(f"{self.without} without a score")
+        if self.graded:
+            parts.append(f"{rate:.1f} a second")
+        if self.graded and self.done < self.total:
+            parts.append(f"{_span((self.total - self.done) / rate)} left")
+        return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
+    """Yield the counts, starting with those of the run."""
+    counted = Progress(total=total, done=done, failing=failing)
+    if done == total:
+        yield counted
+    elif is_live(sys.stderr):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
+
+        parts = (BarColumn(), MofNCompleteColumn(), TextColumn("done, {task.fields[rest]}"))
+        with Bar(*parts, console=Console(stderr=True)) as counted.bar:
+            counted.bar.add_task("", total=total, completed=done, rest=counted.rest())
+            yield counted
+    else:
+        try:
+            yield counted
+        finally:
+            counted.tell()
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02} h" if hours else f"{minutes}:{whole % 60:02} min"

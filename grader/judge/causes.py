@@ -19,8 +19,7 @@ from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
 from grader.runtime.comparison import Comparison
-from grader.runtime.protocol import Observations, Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Named, Observations, Place, Unplaced
 from reference.operation import Trace
 
 _MEMORY, _LEAK = "memory at ", "leak at "
@@ -137,7 +136,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
             continue
         searched_line = named.get((number, case.first_wrong))
         if case.not_yet:
-            about_line = searched_line.said if searched_line is not None else ""
+            about_line = searched_line.sentence if searched_line is not None else ""
             case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
             continue
         case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
@@ -154,7 +153,7 @@ def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab
     if not explained:
         yield _beside(case)
     if searched_line is not None:
-        yield searched_line.said
+        yield searched_line.sentence
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:

@@ -13,8 +13,7 @@ from grader.core.symptom import Symptom
 from grader.core.verdict import Finding, SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison, End
 from grader.runtime.observation import Ending
-from grader.runtime.protocol import Observations
-from grader.runtime.source_lines import Culprit
+from grader.runtime.protocol import Culprit, Observations
 
 INVARIANT = "invariant"
 """Kind of a finding: something about the state that can never be so."""

@@ -22,6 +22,12 @@ from grader.core.verdict import Outcome, Verdict
 from grader.labs import open_lab, present
 
 _NOT_CASES = ("rubric.toml", "handout.toml", "mistakes.toml")
+_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
+_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
+_ROOT = Path(__file__).parents[2]
+_SHARE = 20
+"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
+time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -32,32 +38,23 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         return None
     lab = open_lab(name)
     if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
-        return CaseFile.from_parent(parent, path=path, lab=lab)
+        return OneItemFile.from_parent(parent, path=path, lab=lab, item=CaseItem, label=path.stem)
     sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
     if sample and parent.config.getoption("--submission") is None:
-        return SampleFile.from_parent(parent, path=path, lab=lab)
+        return OneItemFile.from_parent(parent, path=path, lab=lab, item=SampleItem, label=path.parent.name)
     return None
 
 
-_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
-_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
-_ROOT = Path(__file__).parents[2]
+class OneItemFile(pytest.File):
+    """A case file, or the file of a labelled submission: one item."""
 
-_SHARE = 20
-"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
-time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
-
-
-class CaseFile(pytest.File):
-    """One case file."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+    def __init__(self, *, lab: Lab, item: type[CaseItem], label: str, **rest: Any) -> None:
         super().__init__(**rest)
-        self.lab = lab
+        self.lab, self.item, self.label = lab, item, label
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield one item for the file."""
-        yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
+        """Yield the item."""
+        yield self.item.from_parent(self, name=self.label, lab=self.lab)
 
 
 class CaseItem(pytest.Item):
@@ -86,18 +83,6 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the item's file and name."""
         return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
-
-
-class SampleFile(pytest.File):
-    """One labelled submission; the name of its folder's parent is the verdict that it must get."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.lab = lab
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """Yield one item for the file."""
-        yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
 
 
 class SampleItem(CaseItem):

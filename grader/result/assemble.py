@@ -25,7 +25,7 @@ from grader.core.verdict import (
 from grader.judge.causes import CaseFindings
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built
 from grader.system import resources, sandbox
 
 _MOST_OUTPUT = 4000

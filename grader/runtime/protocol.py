@@ -1,4 +1,8 @@
-"""How submissions in one language are built, run and observed. Nothing above this room knows a language by its ways."""
+"""The protocol of a runtime: how submissions in one language are built, run and observed, and the values it passes.
+
+Nothing above this room depends on a language.
+"""
+# ruff: noqa: ARG002 - a default has arguments that only a runtime of its own needs
 
 from __future__ import annotations
 
@@ -10,14 +14,85 @@ from grader.core.case import Case
 from grader.core.difference import Difference, Judgement
 from grader.core.optional_stages import OptionalStages
 from grader.core.symptom import Symptom
-from grader.core.verdict import Advice
+from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.source_lines import Culprit, Named, Place
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradingOptions:
+    """The options of one grading, whichever cases are run."""
+
+    seed: int | None = None
+    """The seed of the pools' magic words; None: the rubric's seed."""
+    memory_checker: bool = True
+    """Whether a tool looks for wrong uses of memory that the grader itself cannot see, where the runtime has one."""
+    advise: bool = False
+    """Whether to look for advice, which costs no points but takes time."""
+    allowed: tuple[str, ...] = ()
+    """Symbols for which nothing is rejected, because a person has looked at them."""
+
+
+DEFAULTS = GradingOptions()
+"""A grading with the memory checker and without advice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The program that a build made. A runtime may have a class of its own for what else it makes."""
+
+    content: bytes
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The result of a build. Without `program` it failed; there may be findings with a program too."""
+
+    program: Program | None
+    findings: tuple[Finding, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    allowed: tuple[str, ...] = ()
+    """Symbols that would have been rejected if they had not been allowed."""
+    missing: tuple[str, ...] = ()
+    """What is demanded and not there, although the rest can be run."""
+    stopped: bool = False
+    """Whether the build needed so much that it had to be stopped; then it is not run again."""
+    command: str = ""
+    cpu_seconds: float = 0.0
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a person must look at it before anything of it is run."""
+        return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
+
+
+Place = tuple[int, int]
+"""Numbers of a case and of one of its operations, both from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """Lines that an instrument saw doing what a difference shows."""
+
+    lines: tuple[SourceLine, ...]
+    tool: Tool | None = None
+    """The instrument whose finding this is, also where another line is the cause; None: no finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What is known of the line where a wrong reply or value comes from, once it was searched for."""
+
+    lines: tuple[SourceLine, ...] = ()
+    sentence: str = ""
+    """What else is known about the line."""
+    stored: bool = False
+    """Whether the wrong value is known to be stored there, and is not left over from before."""
+    explains_all: bool = False
+    """Whether everything else that is wrong follows from what the line does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +141,10 @@ class Advised:
 
 
 class Runtime(Protocol):
-    """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing."""
+    """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing.
+
+    A runtime without instruments inherits what has a default here.
+    """
 
     @property
     def source_name(self) -> str:
@@ -79,6 +157,7 @@ class Runtime(Protocol):
     @property
     def packages(self) -> tuple[str, ...]:
         """Debian's packages that it needs, besides those of the grader itself (such as a compiler)."""
+        return ()
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -87,12 +166,14 @@ class Runtime(Protocol):
     @property
     def options(self) -> frozenset[str]:
         """The names of the `GradingOptions` that mean something to it, besides the seed."""
+        return frozenset()
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
 
     def unchecked(self, options: GradingOptions) -> str:
         """What a grading with these options does not check, in sentences; empty when nothing is left out."""
+        return ""
 
     def build(
         self,
@@ -133,6 +214,7 @@ class Runtime(Protocol):
         is run by `optional`. Raises `GraderError` when an instrument on which points depend does not work on this
         machine.
         """
+        return Observations(comparisons=tuple(comparisons))
 
     def pinpoint(
         self,
@@ -151,6 +233,7 @@ class Runtime(Protocol):
         `unplaced` is what the judge found without a line, `shown` the case that the diagnosis shows. Nothing of this
         can change points, so `optional` runs it.
         """
+        return observed
 
     def advise(
         self,
@@ -162,3 +245,4 @@ class Runtime(Protocol):
         judge: Callable[[Played], Comparison],
     ) -> Advised:
         """Look for what costs no point. Raises `GraderError` when the grader's side breaks."""
+        return Advised(advice=(), cpu_seconds=0.0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.pytest_plugin.items import SampleItem
-from grader.runtime.native.compile import unneeded_calls
+from grader.runtime.native.scan import libc_names
 from grader.system import sandbox
 from grader.system.confine.launcher import machine
 from grader.tests.support.browser import NO_CHROMIUM
@@ -75,7 +75,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as below nohup
 @pytest.fixture
 def whole_libc(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unneeded calls reach the system, as a program can make them do without libc: by assembly of its own."""
-    monkeypatch.setattr(unneeded_calls, "doubtful", lambda _: [])
+    monkeypatch.setattr(libc_names, "doubtful", lambda _: [])
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import lines
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import FEW, SAMPLES
 from grader.tests.support.failing_stages import Failing
 from grader.tests.support.programs import changed, first_case, made, right, second_case

@@ -12,7 +12,7 @@ from grader.assignment import case_files
 from grader.core.case import Case, Number
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.project import FLAGS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, graded_text

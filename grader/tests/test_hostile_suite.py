@@ -28,7 +28,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
 from grader.report import FORMATS
 from grader.report.view import View
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import keep
 from grader.tests.support.hostile_batch import ATTACKS, LAST, SHARDS, Batch, Hostile, grade_all, suite

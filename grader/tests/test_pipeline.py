@@ -19,8 +19,8 @@ from grader.core.errors import DriverError, GraderError, ToolMissing, UsageError
 from grader.core.verdict import Tool, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
-from grader.runtime.native import plan
-from grader.runtime.options import GradingOptions
+from grader.runtime.native import replay
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case
@@ -151,7 +151,7 @@ def test_a_failure_of_ours_is_an_exception_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, temporary: Path, tmp_path: Path
 ) -> None:
     """No record with fewer points comes of it."""
-    monkeypatch.setattr(plan, "_MAGIC", 7)  # the driver does not know such a plan
+    monkeypatch.setattr(replay, "_MAGIC", 7)  # the driver does not know such a plan
     with pytest.raises(DriverError):
         grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))
 

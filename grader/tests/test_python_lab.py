@@ -17,7 +17,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
-from grader.runtime.python.endings import ending
+from grader.runtime.python.process import ending
 from grader.system import sandbox
 from grader.system.budget import Budget, TimeLimits
 from grader.tests.support import toy
@@ -233,7 +233,7 @@ def test_imports_that_use_up_all_time_are_told_so() -> None:
     """A case for which no time is left says what to do about it."""
     end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
 
-    assert "imports of shelf.py that are far too slow" in end.sentence
+    assert "shelf.py takes so long to import" in end.sentence
     assert "if __name__ == '__main__'" in end.sentence
 
 
@@ -247,7 +247,7 @@ def test_options_of_another_language_are_refused_by_name(tmp_path: Path, command
         done = grade(command, path, "--without-memory-checker", cwd=tmp_path)
 
     assert done.code == 2
-    assert "leave out --without-memory-checker" in done.err
+    assert "omit --without-memory-checker" in done.err
 
 
 def test_the_lab_follows_from_the_file(tmp_path: Path) -> None:

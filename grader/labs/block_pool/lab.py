@@ -7,11 +7,14 @@ so equal values have one name. `texts`, `sizes`, `caching` and `num_blocks` are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
 from grader.core.facet import Facet
-from grader.labs.block_pool.invariants import broken
-from grader.labs.python_lab import python_lab
+from grader.labs.python_lab import call, python_lab
 
 _MOST = 99
 COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)
@@ -31,50 +34,45 @@ LORA, SALT = JsonValue("lora", 'a name such as "x", or null'), JsonValue("salt",
 FEATURES = JsonValue("features", 'a list of items such as [["p",2,3]]: hash, offset, length')
 ONE, OTHER = JsonValue("one", "a list of lists of tokens"), JsonValue("other", "a list of lists of tokens")
 VALUES = JsonValue("values", "a list of numbers, one for each token of a block")
-NOTHING, REPLY = JsonValue("nothing", "null"), JsonValue("reply", "JSON without spaces")
 
 _VALUE_ERROR, _RUNTIME_ERROR = ("ValueError",), ("RuntimeError",)
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 OPERATIONS = {
-    "queue": _call(COUNT, ORDER, task="Task 1"),
-    "popleft": _call(task="Task 1", refusals=_VALUE_ERROR),
-    "popleft_n": _call(N, task="Task 1", refusals=_VALUE_ERROR),
-    "remove": _call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
-    "append": _call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
-    "append_n": _call(BLOCKS, task="Task 1", refusals=_RUNTIME_ERROR),
-    "get_all_free_blocks": _call(task="Task 1"),
-    "pool": _call(COUNT, CACHING, SIZE, task="Task 2", refusals=_VALUE_ERROR),
-    "get_new_blocks": _call(N, task="Task 2", refusals=_VALUE_ERROR),
-    "touch": _call(BLOCKS, task="Task 2"),
-    "free_blocks": _call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
-    "free_iterator": _call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
-    "get_num_free_blocks": _call(task="Task 2"),
-    "get_usage": _call(task="Task 2"),
-    "cache_full_blocks": _call(BLOCKS, HASHES, task="Task 3"),
-    "get_cached_block": _call(HASH, task="Task 3", refusals=("null",)),
-    "maybe_evict": _call(BLOCK, task="Task 3"),
-    "evict_blocks": _call(IDS, task="Task 3", refusals=_VALUE_ERROR),
-    "reset_prefix_cache": _call(task="Task 3"),
-    "fork_block": _call(BLOCK, task="Task 6", refusals=_VALUE_ERROR),
-    "set_payload": _call(BLOCK, VALUES, task="Task 1"),
-    "mgr": _call(COUNT, SIZE, CACHING, MAX_LEN, task="Task 5"),
-    "new": _call(NAME, LIST, task="Task 4"),
-    "new_with": _call(NAME, LIST, LORA, SALT, FEATURES, SKIP, task="Task 4"),
-    "append_tokens": _call(REQUEST, LIST, task="Task 4"),
-    "keys": _call(REQUEST, task="Task 4"),
-    "same_hash": _call(ONE, OTHER, task="Task 4"),
-    "get_computed_blocks": _call(REQUEST, task="Task 5"),
-    "admit": _call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
-    "step": _call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
-    "free": _call(REQUEST, task="Task 5"),
-    "preempt": _call(REQUEST, task="Task 5"),
-    "write": _call(REQUEST, POSITION, TOKEN, task="Task 6", refusals=_VALUE_ERROR),
-    "clear_lists": _call(task="Section 2"),
+    "queue": call(COUNT, ORDER, task="Task 1"),
+    "popleft": call(task="Task 1", refusals=_VALUE_ERROR),
+    "popleft_n": call(N, task="Task 1", refusals=_VALUE_ERROR),
+    "remove": call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
+    "append": call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
+    "append_n": call(BLOCKS, task="Task 1", refusals=_RUNTIME_ERROR),
+    "get_all_free_blocks": call(task="Task 1"),
+    "pool": call(COUNT, CACHING, SIZE, task="Task 2", refusals=_VALUE_ERROR),
+    "get_new_blocks": call(N, task="Task 2", refusals=_VALUE_ERROR),
+    "touch": call(BLOCKS, task="Task 2"),
+    "free_blocks": call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
+    "free_iterator": call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
+    "get_num_free_blocks": call(task="Task 2"),
+    "get_usage": call(task="Task 2"),
+    "cache_full_blocks": call(BLOCKS, HASHES, task="Task 3"),
+    "get_cached_block": call(HASH, task="Task 3", refusals=("null",)),
+    "maybe_evict": call(BLOCK, task="Task 3"),
+    "evict_blocks": call(IDS, task="Task 3", refusals=_VALUE_ERROR),
+    "reset_prefix_cache": call(task="Task 3"),
+    "fork_block": call(BLOCK, task="Task 6", refusals=_VALUE_ERROR),
+    "set_payload": call(BLOCK, VALUES, task="Task 1"),
+    "mgr": call(COUNT, SIZE, CACHING, MAX_LEN, task="Task 5"),
+    "new": call(NAME, LIST, task="Task 4"),
+    "new_with": call(NAME, LIST, LORA, SALT, FEATURES, SKIP, task="Task 4"),
+    "append_tokens": call(REQUEST, LIST, task="Task 4"),
+    "keys": call(REQUEST, task="Task 4"),
+    "same_hash": call(ONE, OTHER, task="Task 4"),
+    "get_computed_blocks": call(REQUEST, task="Task 5"),
+    "admit": call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
+    "step": call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
+    "free": call(REQUEST, task="Task 5"),
+    "preempt": call(REQUEST, task="Task 5"),
+    "write": call(REQUEST, POSITION, TOKEN, task="Task 6", refusals=_VALUE_ERROR),
+    "clear_lists": call(task="Section 2"),
 }
 
 SETUP = """\
@@ -83,11 +81,13 @@ from block_pool import extra_keys, hash_block_tokens
 """
 
 DEFINES = '''\
+from operator import is_
+
 queue = pool = manager = result = None
 all_blocks, places = [], {}  # the blocks of the start, and their places by identity
 requests, block_size = {}, 0
 settings = [0, 0, True]  # block size and maximal length of a manager, and whether caching is on
-said = {}  # of each request its tokens; if there is more to say, LoRA name, salt, items, and whether it skips reading
+request_facts = {}  # of each request its tokens; where there are any, LoRA name, salt, items, whether it skips reading
 names = {}  # of each hash value what it was made of when it first was in a request: "h1.1/2.2" for two blocks of tokens
 engines = []  # the queues that were made, those before the last one with the places of their blocks
 lent = []  # the lists that went into the last call, each with a copy
@@ -95,13 +95,13 @@ lent = []  # the lists that went into the last call, each with a copy
 
 def begin(blocks, queue):
     """Remember the blocks of a new queue or pool, and forget the requests of the manager before."""
-    global all_blocks, places, requests, said, names
+    global all_blocks, places, requests, request_facts, names
     if engines:
         engines[-1] = (*engines[-1], places)
     engines.append((queue,))
     all_blocks = list(blocks)
     places = {id(block): place for place, block in enumerate(all_blocks)}
-    requests, said, names = {}, {}, {}
+    requests, request_facts, names = {}, {}, {}
     return all_blocks
 
 
@@ -121,9 +121,9 @@ def lend(items):
 
 
 def new_request(name, tokens, lora=None, salt=None, features=(), skip=False):
-    said[name] = [list(tokens)]
+    request_facts[name] = [list(tokens)]
     if lora or salt or features or skip:
-        said[name] += [lora, salt, [list(item) for item in features], skip]
+        request_facts[name] += [lora, salt, [list(item) for item in features], skip]
     extras = {"lora_name": lora, "cache_salt": salt, "mm_features": [tuple(item) for item in features]}
     if skip:
         extras["skip_reading_prefix_cache"] = True
@@ -132,7 +132,7 @@ def new_request(name, tokens, lora=None, salt=None, features=(), skip=False):
 
 def append_tokens(request, tokens):
     request.append_token_ids(lend(tokens))
-    said[name_of(request)][0].extend(tokens)
+    request_facts[name_of(request)][0].extend(tokens)
 
 
 def name_of(request):
@@ -149,7 +149,7 @@ def after(request, num_new_tokens, hits, new):
 def forget(request):
     name_hashes()
     name = name_of(request)
-    del requests[name], said[name]
+    del requests[name], request_facts[name]
 
 
 def clear_lists(result):
@@ -169,7 +169,7 @@ def chain(blocks):
 
 
 def full_blocks(request):
-    count = len(said[name_of(request)][0])
+    count = len(request_facts[name_of(request)][0])
     return [(start, start + block_size) for start in range(0, count - block_size + 1, block_size)]
 
 
@@ -181,7 +181,7 @@ def pool_blocks():
     return all_blocks if pool is not None else []
 
 
-def walk(queue, first, link, last, places):
+def walk(queue, places, first="fake_free_list_head", link="next_free", last="fake_free_list_tail"):
     """The blocks of a queue along one kind of link; it stops after more steps than there are blocks."""
     if queue is None:
         return []
@@ -192,26 +192,15 @@ def walk(queue, first, link, last, places):
     return steps if block is not None else [*steps, None]
 
 
-def earlier_queues():
-    """The queues that were made before the last one, which leaves them alone."""
-    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
-    return [walk(queue, *links, places) for queue, places in engines[:-1]]
-
-
 def loose_blocks():
     """The blocks outside the queue of which a link is set."""
     linked = [b for b, block in enumerate(all_blocks) if block.prev_free is not None or block.next_free is not None]
-    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
-    inside = walk(the_queue(), *links, places) if linked else ()
+    inside = walk(the_queue(), places) if linked else ()
     return [b for b in linked if b not in inside]
 
 
 def lists_unchanged():
-    return all(len(items) == len(copy) and all(map(is_same, items, copy)) for items, copy in lent)
-
-
-def is_same(one, other):
-    return one is other
+    return all(len(items) == len(copy) and all(map(is_, items, copy)) for items, copy in lent)
 
 
 def name_hashes():
@@ -220,8 +209,8 @@ def name_hashes():
         for number, value in enumerate(request.block_hashes):
             if value not in names:
                 start, end = number * block_size, (number + 1) * block_size
-                made_of = ".".join(map(str, said[name][0][start:end]))
-                if len(said[name]) > 1:
+                made_of = ".".join(map(str, request_facts[name][0][start:end]))
+                if len(request_facts[name]) > 1:
                     keys = extra_keys(request, start, end)
                     made_of += f"+{keys}" if keys is not None else ""
                 parent = f"{names[request.block_hashes[number - 1]]}/" if number else "h"
@@ -258,7 +247,7 @@ def ids_of_the_pool():
     if pool is None:
         return True
     numbers = [block.block_id for block in pool.blocks]
-    right = numbers == list(range(len(all_blocks))) and all(map(is_same, pool.blocks, all_blocks))
+    right = numbers == list(range(len(all_blocks))) and all(map(is_, pool.blocks, all_blocks))
     return right or numbers
 
 
@@ -270,16 +259,8 @@ def shared_payloads():
     return [[b, a] for a, b in pairs if payloads[a] is payloads[b]]
 
 
-def tables():
-    if manager is None:
-        return {}
-    return {name: ids(table) for name, table in manager.req_to_blocks.items() if len(table) > 0}
-
-
-def cached_counts():
-    if manager is None:
-        return {}
-    return {name: count for name, count in manager.num_cached_block.items() if count != 0}
+def of_manager(name):
+    return getattr(manager, name).items() if manager is not None else ()
 
 
 def requests_now():
@@ -298,10 +279,6 @@ def hits_and_tokens(value):
 def hits_and_new(value):
     hits, new = value
     return None if new is None else [ids(hits), ids(new)]
-
-
-def block_or_none(value):
-    return place(value)
 
 
 def list_of_blocks(value):
@@ -353,7 +330,7 @@ CALLS = {
 }
 TAKES = {"blocks": "[all_blocks[{}]]", "block": "all_blocks[{}]", "request": "requests[{}]"}
 GIVES = {
-    **dict.fromkeys(("popleft", "get_cached_block", "fork_block", "write"), "block_or_none"),
+    **dict.fromkeys(("popleft", "get_cached_block", "fork_block", "write"), "place"),
     **dict.fromkeys(("popleft_n", "get_all_free_blocks", "get_new_blocks", "step"), "list_of_blocks"),
     "get_computed_blocks": "hits_and_tokens",
     "admit": "hits_and_new",
@@ -361,13 +338,13 @@ GIVES = {
 
 READS = {
     "requests": "requests_now()",
-    "tables": "tables()",
-    "ncached": "cached_counts()",
-    "free": 'walk(the_queue(), "fake_free_list_head", "next_free", "fake_free_list_tail", places)',
-    "back": 'walk(the_queue(), "fake_free_list_tail", "prev_free", "fake_free_list_head", places)',
+    "tables": "{name: ids(table) for name, table in of_manager('req_to_blocks') if len(table) > 0}",
+    "ncached": "{name: count for name, count in of_manager('num_cached_block') if count != 0}",
+    "free": "walk(the_queue(), places)",
+    "back": 'walk(the_queue(), places, "fake_free_list_tail", "prev_free", "fake_free_list_head")',
     "num_free": "the_queue().num_free_blocks if all_blocks else 0",
     "loose": "loose_blocks()",
-    "earlier": "earlier_queues()",
+    "earlier": "[walk(*earlier) for earlier in engines[:-1]]",
     "args": "lists_unchanged()",
     "null": "[b for b, block in enumerate(pool_blocks()) if block.is_null]",
     "ref": "[block.ref_cnt if b else None for b, block in enumerate(pool_blocks())]",
@@ -379,7 +356,7 @@ READS = {
     "num_blocks": "len(all_blocks)",
     "caching": "settings[2]",
     "sizes": "settings[:2]",
-    "texts": "repr(said)",
+    "texts": "repr(request_facts)",
 }
 
 _ALLOCATING = ("admit", "step")
@@ -421,3 +398,60 @@ def lab() -> Lab:
         "reference.block_pool:Manager",
         invariants=broken,
     )
+
+
+def broken(state: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each broken invariant of the handout."""
+    yield from _of_the_queue(state)
+    if state["ref"]:
+        yield from _of_the_counts(state)
+        yield from _of_the_index(state)
+        yield from (f"blocks {first} and {second} share one payload list" for first, second in state["shared"])
+    if state["sizes"][0]:
+        yield from _of_the_tables(state)
+
+
+def _of_the_queue(state: dict[str, Any]) -> Iterator[str]:
+    free = state["free"]
+    yield from (
+        f"block {block} is in the queue twice"
+        for block in sorted({number for number in free if free.count(number) > 1})
+    )
+    if state["back"] != free[::-1]:
+        yield "the queue read backwards differs from the queue read forwards"
+    if state["num_free"] != len(free):
+        yield f"num_free_blocks is {state['num_free']}, the queue has {len(free)}"
+    yield from (f"block {block} is outside the queue but still has a link" for block in state["loose"])
+
+
+def _of_the_counts(state: dict[str, Any]) -> Iterator[str]:
+    free = set(state["free"])
+    for block, count in enumerate(state["ref"]):
+        if count is None:
+            continue
+        if count == 0 and block not in free:
+            yield f"block {block} is free (ref_cnt 0) but not in the queue"
+        if count != 0 and block in free:
+            yield f"block {block} is in use (ref_cnt {count}) but in the queue"
+    yield from (f"the null block (block {block}) is in the queue" for block in state["null"] if block in free)
+    yield from (f"the null block (block {block}) has a hash" for block in state["null"] if state["hash"][block])
+
+
+def _of_the_index(state: dict[str, Any]) -> Iterator[str]:
+    hashes, index = state["hash"], state["index"]
+    for block, hash_ in enumerate(hashes):
+        if hash_ is not None and block not in index.get(hash_, ()):
+            yield f"block {block} has hash {hash_} but the index does not hold it"
+    for hash_, blocks in index.items():
+        if not blocks:
+            yield f"the index has an entry without blocks under {hash_}"
+        for block in blocks:
+            if hashes[block] != hash_:
+                yield f"the index holds block {block} under {hash_}, but the block's hash is {hashes[block]}"
+
+
+def _of_the_tables(state: dict[str, Any]) -> Iterator[str]:
+    used = list(chain.from_iterable(state["tables"].values()))
+    for block, count in enumerate(state["ref"]):
+        if count is not None and count != used.count(block):
+            yield f"ref_cnt of block {block} is {count}, but {used.count(block)} tables contain it"

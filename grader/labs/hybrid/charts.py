@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from grader.core.chart import Chart, Shares, Track
-from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
+from grader.labs.python_lab import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
 _LETTERS = "ABCDEFGH"
@@ -48,7 +48,8 @@ def _pool(trace: Trace, records: Sequence[Described]) -> Chart:
         letter: f"group {number}: {kind}" for number, (letter, kind) in enumerate(zip(_LETTERS, kinds, strict=False))
     }
     legend |= {"~": "free, but can still be found", "·": "free", "!": "used by two tables of different groups"}
-    most = max((_count(trace, number) for number in range(1, len(records) + 1)), default=0)
+    counts = [_manager(trace, number)[0] for number in range(1, len(records) + 1)]
+    most = max((count for count in counts if isinstance(count, int)), default=0)
     shown = [number for number, other in enumerate(trace.operations[: len(records)], 1) if other.name in _CHANGING]
     cells = {number: _users(records[number - 1]) for number in shown}
     return Chart(
@@ -73,12 +74,8 @@ def _block(users: Mapping[int, list[tuple[int, str]]], record: Described, block:
     """The cell of a block: who uses it, or how free it is."""
     using = users.get(block, [])
     if using:
-        groups = {group for group, _ in using}
-        return (
-            "!"
-            if len(groups) > 1
-            else _LETTERS[using[0][0] % len(_LETTERS)] + "".join(sorted({name for _, name in using}))
-        )
+        letter, names = _LETTERS[using[0][0] % len(_LETTERS)], sorted({name for _, name in using})
+        return "!" if len({group for group, _ in using}) > 1 else "".join([letter, *names])
     is_cached = any(block in as_list(blocks) for blocks in as_mapping(state_of(record, "index")).values())
     return "~" if is_cached else "·"
 
@@ -133,15 +130,14 @@ def _computed(record: Described, name: str) -> int:
 
 def _groups(trace: Trace, operation: int) -> Sequence[Any]:
     """The groups of the last manager before or at an operation."""
-    managers = [other for other in trace.operations[:operation] if other.name == "manager"]
-    groups = managers[-1].arguments[1] if managers else ()
+    groups = _manager(trace, operation)[1]
     return [group for group in groups if isinstance(group, tuple)] if isinstance(groups, tuple) else []
 
 
-def _count(trace: Trace, operation: int) -> int:
+def _manager(trace: Trace, operation: int) -> Sequence[Any]:
+    """The arguments of the last manager before or at an operation: blocks, groups, and whether it caches."""
     managers = [other for other in trace.operations[:operation] if other.name == "manager"]
-    number = managers[-1].arguments[0] if managers else 0
-    return number if isinstance(number, int) else 0
+    return managers[-1].arguments if managers else (0, (), False)
 
 
 def _large_pages(record: Described) -> Chart:

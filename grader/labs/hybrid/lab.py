@@ -7,14 +7,18 @@ hands it on, and is judged from what the program itself had found.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+from math import lcm
 from pathlib import Path
+from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
 from grader.core.facet import Facet
 from grader.labs.hybrid.charts import charts
-from grader.labs.hybrid.invariants import broken
-from grader.labs.python_lab import python_lab
+from grader.labs.python_lab import call, python_lab
 
 COUNT, CACHING = Number("num_blocks", 1, 999), JsonValue("caching", "true or false")
 GROUPS = JsonValue("groups", 'a list of [kind,block_size,window] such as [["full",2,0]]')
@@ -25,40 +29,36 @@ BLOCK_IDS = JsonValue("block_ids", "a list of block ids such as [1,2]")
 SIZES, BUDGET = JsonValue("sizes", 'a list of [type,bytes] such as [["image",256]]'), Number("budget", -9)
 TIME, PREFIX = Number("last_access", 0, 9999), Number("prefix_length", 0, 9999)
 NEEDS = JsonValue("needs", "for each request a list of [type,pages]")
-WEIGHTS, REPLY = JsonValue("weights", "a list of [type,weight], or null"), JsonValue("reply", "JSON without spaces")
+WEIGHTS = JsonValue("weights", "a list of [type,weight], or null")
 LAYERS = JsonValue("layers", "a list of [name,[kind,block_size,window,token_bytes]]")
 AVAILABLE, OVERRIDE = Number("available"), JsonValue("override", "a number of blocks, or null")
 NUM_TOKENS, KINDS = Number("num_tokens", 0), JsonValue("kinds", "a list of [kind,count,window]")
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 _ERROR, _OR_NONE = ("ValueError",), ("null", "ValueError")
 OPERATIONS = {
-    "manager": _call(COUNT, GROUPS, CACHING, task="Part 1", refusals=_ERROR),
-    "new": _call(NAME, TOKENS, ENCODER, task="Part 1"),
-    "append": _call(REQUEST, TOKENS, task="Part 1"),
-    "match": _call(REQUEST, task="Part 1"),
-    "admit": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
-    "step": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
-    "free": _call(REQUEST, task="Part 1"),
-    "preempt": _call(REQUEST, task="Part 1"),
-    "evict": _call(BLOCK_IDS, task="Part 1"),
-    "spoil": _call(task="Constraints"),
-    "lcm": _call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
-    "alloc": _call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
-    "free_page": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "release": _call(TYPE, SMALL_ID, TIME, PREFIX, task="Part 2", refusals=_ERROR),
-    "reuse": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "remove": _call(OWNER, task="Part 2"),
-    "offset": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "fit": _call(POLICY, BUDGET, SIZES, NEEDS, WEIGHTS, task="Part 2", refusals=_ERROR),
-    "unify": _call(LAYERS, task="Part 3", refusals=("NotImplementedError",)),
-    "group": _call(LAYERS, task="Part 3"),
-    "config": _call(LAYERS, AVAILABLE, OVERRIDE, task="Part 3", refusals=("NotImplementedError",)),
-    "waste": _call(KINDS, NUM_TOKENS, ENCODER, task="Part 3", refusals=_ERROR),
+    "manager": call(COUNT, GROUPS, CACHING, task="Part 1", refusals=_ERROR),
+    "new": call(NAME, TOKENS, ENCODER, task="Part 1"),
+    "append": call(REQUEST, TOKENS, task="Part 1"),
+    "match": call(REQUEST, task="Part 1"),
+    "admit": call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "step": call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "free": call(REQUEST, task="Part 1"),
+    "preempt": call(REQUEST, task="Part 1"),
+    "evict": call(BLOCK_IDS, task="Part 1"),
+    "spoil": call(task="Constraints"),
+    "lcm": call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
+    "alloc": call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
+    "free_page": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "release": call(TYPE, SMALL_ID, TIME, PREFIX, task="Part 2", refusals=_ERROR),
+    "reuse": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "remove": call(OWNER, task="Part 2"),
+    "offset": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "fit": call(POLICY, BUDGET, SIZES, NEEDS, WEIGHTS, task="Part 2", refusals=_ERROR),
+    "unify": call(LAYERS, task="Part 3", refusals=("NotImplementedError",)),
+    "group": call(LAYERS, task="Part 3"),
+    "config": call(LAYERS, AVAILABLE, OVERRIDE, task="Part 3", refusals=("NotImplementedError",)),
+    "waste": call(KINDS, NUM_TOKENS, ENCODER, task="Part 3", refusals=_ERROR),
 }
 
 SETUP = """\
@@ -134,19 +134,19 @@ def new_blocks(value):
     return None if value is None else read(value, numbers_of)
 
 
-def hits_and_tokens(found):
-    return read(found, lambda pair: [numbers_of(pair[0]), pair[1]])
+def hits_and_tokens(value):
+    return read(value, lambda pair: [numbers_of(pair[0]), pair[1]])
 
 
-def kept(request, found):
+def remembered(request, result):
     """What get_computed_blocks returned is for admit; what is no such thing counts as nothing found."""
     global looked
     try:
-        hits, tokens = found
+        hits, tokens = result
         looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
     except Exception:
         looked = [request.request_id, [[] for _ in settings[1]], 0]
-    return found
+    return result
 
 
 def tables():
@@ -170,10 +170,10 @@ CALLS = {
     "numbers = {id(block): number for number, block in enumerate(new_pool._blocks)}",
     "new": "requests[name] = Request(name, tokens, encoder_tokens)",
     "append": "request._tokens += tokens",
-    "match": "kept(request, manager.get_computed_blocks(request))",
-    "admit": "_, hits, found = looked\nbegin()\nmore = min(k, request.num_tokens - found)\n"
-    "new = manager.allocate_slots(request, more, lend(hits), found)\n"
-    "request._num_computed_tokens += 0 if new is None else found + more\nnew",
+    "match": "remembered(request, manager.get_computed_blocks(request))",
+    "admit": "_, hits, hit_tokens = looked\nbegin()\nmore = min(k, request.num_tokens - hit_tokens)\n"
+    "new = manager.allocate_slots(request, more, lend(hits), hit_tokens)\n"
+    "request._num_computed_tokens += 0 if new is None else hit_tokens + more\nnew",
     "step": "more = min(k, request.num_tokens - request.num_computed_tokens)\n"
     "new = manager.allocate_slots(request, more)\n"
     "request._num_computed_tokens += 0 if new is None else more\nnew",
@@ -262,3 +262,103 @@ def lab() -> Lab:
         invariants=broken,
         charts=charts,
     )
+
+
+_NULL = 0
+
+
+def broken(state: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each broken invariant of the handout."""
+    if state["settings"]:
+        yield from _counts(state)
+        yield from _hit(state)
+        for name in sorted(state["tables"].keys() - state["requests"].keys()):
+            yield f"request {name} is freed but its tables still have blocks"
+        for name in state["requests"]:
+            for group_id, table in enumerate(state["tables"].get(name) or [[] for _ in state["settings"][1]]):
+                yield from _table(state, name, group_id, table)
+    if state["sizes"]:
+        yield from _large_pages(state)
+        yield from _overlaps(state)
+
+
+def _counts(state: dict[str, Any]) -> Iterator[str]:
+    places = [(block, group) for tables in state["tables"].values() for group, t in enumerate(tables) for block in t]
+    users = Counter(block for block, _ in places if block != _NULL)
+    for block in sorted({*users, *map(int, state["ref"])}):
+        count = state["ref"].get(str(block), 0)
+        if count != users[block]:
+            yield f"block {block} is in {users[block]} tables but its ref_cnt is {count}"
+        groups = sorted({str(group) for other, group in places if other == block})
+        if len(groups) > 1:
+            yield f"block {block} is in tables of groups {' and '.join(groups)}"
+
+
+def _hit(state: dict[str, Any]) -> Iterator[str]:
+    """What `match` returned, if it was the last call."""
+    if not state["looked"]:
+        return
+    name, _, tokens = state["looked"]
+    alignment = lcm(*(block_size for _, block_size, _ in state["settings"][1]))
+    if tokens % alignment:
+        yield f"a hit of {tokens} tokens is no multiple of {alignment}"
+    if tokens >= len(state["requests"][name][0]):
+        yield f"a hit of {tokens} tokens leaves no token of request {name} to compute"
+
+
+def _table(state: dict[str, Any], name: str, group_id: int, table: list[int]) -> Iterator[str]:
+    kind, block_size, window = state["settings"][1][group_id]
+    tokens, num_encoder_tokens, computed = state["requests"][name]
+    where = f"request {name}, group {group_id}"
+    if kind in ("full", "cross") and _NULL in table:
+        yield f"{where}: a null in a {kind} table"
+    elif _NULL in table[table.count(_NULL) :]:
+        yield f"{where}: a null stands after a block"
+    slots = num_encoder_tokens if kind == "cross" and computed else computed
+    if len(table) != -(-slots // block_size):
+        has = f"has {slots} encoder tokens" if kind == "cross" and computed else f"has computed {computed}"
+        yield f"{where}: the table covers {len(table) * block_size} tokens, the request {has}"
+    needed = max(0, {"sliding": computed - window + 1, "mamba": computed - 1}.get(kind, 0))
+    for position, block in enumerate(table):
+        end = (position + 1) * block_size
+        if block == _NULL and kind in ("sliding", "mamba") and end > needed:
+            yield f"{where}: position {position} is released although token {needed} is still needed"
+        for key in (key for key, blocks in state["index"].items() if block in blocks):
+            if key != f"{tokens[:end]}/{group_id}":
+                yield f"{where}: block {block} stands at position {position} but is indexed as {key}"
+
+
+def _large_pages(state: dict[str, Any]) -> Iterator[str]:
+    number, ratio = state["geometry"][1:]
+    cut = [
+        (int(small_id) // ratio[page_type], page_type, slot)
+        for page_type, slots in state["slots"].items()
+        for small_id, slot in slots.items()
+    ]
+    for page in range(number):
+        types = {page_type for other, page_type, _ in cut if other == page}
+        is_free, is_owned = page in state["free_large_pages"], str(page) in state["owner"]
+        if is_free and (types or is_owned):
+            yield f"large page {page} is free and has {'slots' if types else 'an owner'}"
+        if state["free_large_pages"].count(page) > 1:
+            yield f"large page {page} is free twice"
+        if not is_free and not is_owned:
+            yield f"large page {page} is lost: neither free nor in use"
+        if is_owned and all(slot == "empty" for other, _, slot in cut if other == page):
+            yield f"large page {page} holds nothing but is not free"
+        if len(types) > 1:
+            yield f"large page {page} belongs to two types"
+
+
+def _overlaps(state: dict[str, Any]) -> Iterator[str]:
+    """Slots of different types that hold something in the same bytes."""
+    ranges = [
+        (page_type, int(small_id), int(small_id) * state["sizes"][page_type])
+        for page_type, slots in state["slots"].items()
+        for small_id, slot in slots.items()
+        if slot != "empty"
+    ]
+    for (page_type, small_id, start), (other_type, other_id, other_start) in combinations(ranges, 2):
+        end, other_end = start + state["sizes"][page_type], other_start + state["sizes"][other_type]
+        if page_type != other_type and start < other_end and other_start < end:
+            yield f"page {small_id} of type {page_type} overlaps page {other_id} of type {other_type}"

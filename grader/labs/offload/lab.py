@@ -6,15 +6,16 @@ A submission gets a device that writes a log; what the log means is worked out i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature
+from grader.core.case import JsonValue, Number
+from grader.core.chart import Arrow, Chart, Level, Place, Track
 from grader.core.facet import Facet
-from grader.labs.offload.charts import charts
-from grader.labs.offload.invariants import broken
-from grader.labs.python_lab import python_lab
-from reference.operation import Argument
+from grader.labs.python_lab import call, python_lab
+from reference.operation import Argument, Trace
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -39,38 +40,33 @@ LAYER, BUFFER, BLOCK = Number("layer", 0, 7), Number("buffer", 0, 11), Number("b
 POS, START, END = Number("pos", -9, 99), Number("start", -9, 99), Number("end", 0, 99)
 IDS, TOKENS = JsonValue("ids", "a list of blocks", _ints), JsonValue("tokens", "a list of tokens", _ints)
 TOKEN = Number("token", 0, 22)
-REPLY = JsonValue("reply", "JSON without spaces")
-
-
-def _call(*arguments: Number | JsonValue, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
 
 
 _UNKNOWN, _VALUE = ("KeyError",), ("ValueError",)
 OPERATIONS = {
-    "manager": _call(BLOCKS, SIZE, task="Part 1", refusals=_VALUE),
-    "another_manager": _call(BLOCKS, SIZE, COUNT, task="Part 1"),
-    "allocate": _call(SEQ, COUNT, task="Part 1", refusals=("ValueError", "RuntimeError")),
-    "can_append": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "may_append": _call(SEQ, task="Part 1", refusals=("KeyError", "RuntimeError")),
-    "mark": _call(SEQ, COUNT, task="Part 1", refusals=("KeyError", "ValueError")),
-    "deallocate": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "blocks": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "prefilled": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "prefill_len": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "decode_start": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "engine": _call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 2"),
-    "offload": _call(LAYER, COUNT, IDS, task="Part 2", refusals=_VALUE),
-    "load": _call(BUFFER, LAYER, IDS, COUNT, task="Part 2", refusals=_VALUE),
-    "use": _call(BUFFER, COUNT, task="Part 2"),
-    "store": _call(LAYER, POS, task="Part 2", refusals=_VALUE),
-    "decode_rows": _call(LAYER, START, END, task="Part 2"),
-    "flush": _call(BLOCK, START, task="Part 2", refusals=_VALUE),
-    "runner": _call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 3"),
-    "another_runner": _call(SEQ, TOKENS, task="Part 3"),
-    "prefill": _call(SEQ, TOKENS, task="Part 3", refusals=("RuntimeError", "ValueError")),
-    "decode": _call(SEQ, TOKEN, task="Part 3", refusals=("KeyError", "ValueError", "RuntimeError")),
-    "finish": _call(SEQ, task="Part 3", refusals=_UNKNOWN),
+    "manager": call(BLOCKS, SIZE, task="Part 1", refusals=_VALUE),
+    "another_manager": call(BLOCKS, SIZE, COUNT, task="Part 1"),
+    "allocate": call(SEQ, COUNT, task="Part 1", refusals=("ValueError", "RuntimeError")),
+    "can_append": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "may_append": call(SEQ, task="Part 1", refusals=("KeyError", "RuntimeError")),
+    "mark": call(SEQ, COUNT, task="Part 1", refusals=("KeyError", "ValueError")),
+    "deallocate": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "blocks": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "prefilled": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "prefill_len": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "decode_start": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "engine": call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 2"),
+    "offload": call(LAYER, COUNT, IDS, task="Part 2", refusals=_VALUE),
+    "load": call(BUFFER, LAYER, IDS, COUNT, task="Part 2", refusals=_VALUE),
+    "use": call(BUFFER, COUNT, task="Part 2"),
+    "store": call(LAYER, POS, task="Part 2", refusals=_VALUE),
+    "decode_rows": call(LAYER, START, END, task="Part 2"),
+    "flush": call(BLOCK, START, task="Part 2", refusals=_VALUE),
+    "runner": call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 3"),
+    "another_runner": call(SEQ, TOKENS, task="Part 3"),
+    "prefill": call(SEQ, TOKENS, task="Part 3", refusals=("RuntimeError", "ValueError")),
+    "decode": call(SEQ, TOKEN, task="Part 3", refusals=("KeyError", "ValueError", "RuntimeError")),
+    "finish": call(SEQ, task="Part 3", refusals=_UNKNOWN),
 }
 
 SETUP = "from offload import HybridKVCacheManager, ModelRunner, OffloadEngine"
@@ -306,5 +302,111 @@ def lab() -> Lab:
         given={"offload_device": Path(__file__).parent / "given" / "offload_device.py"},
         invariants=broken,
         charts=charts,
-        derive="grader.labs.offload.judging.derive:derive",
+        derive="grader.labs.offload.derive:derive",
+    )
+
+
+def broken(state: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each thing that cannot be."""
+    if state["kind"] not in ("manager", "runner"):
+        return
+    blocks, size = state["settings"][-2 if state["kind"] == "manager" else 1], state["settings"][_SIZE[state["kind"]]]
+    tables, free = state["tables"], state["free"]
+    for block in range(blocks):
+        places = [f"{seq}'s table" for seq, table in tables.items() for other in table if other == block]
+        places += ["the free blocks"] * free.count(block)
+        if len(places) != 1:
+            yield f"block {block} is {'nowhere' if not places else 'in ' + ' and in '.join(places)}"
+    for seq, length in state["lengths"]:
+        table, entry = tables.get(str(seq)), state["tracking"].get(str(seq))
+        if table is not None and len(table) != -(-length // size):
+            yield f"{seq} has {length} tokens in {len(table)} blocks of {size}"
+        if entry is not None:
+            yield from _of_tracking(str(seq), length, entry, (table or [])[: -(-entry[1] // size)], size=size)
+
+
+_SIZE = {"manager": 1, "runner": 2}
+"""Where the block size is in the settings."""
+
+
+def _of_tracking(seq: str, length: int, entry: list[Any], first: list[Any], *, size: int) -> Iterator[str]:
+    prefilled, offloaded, start = entry
+    if offloaded > length:
+        yield f"{seq} has {offloaded} offloaded tokens of {length}"
+    if start != offloaded % size:
+        yield f"{seq} has P {offloaded}, but start {start} with blocks of {size}"
+    if prefilled != first:
+        yield f"{seq} has P {offloaded}, but its prefilled blocks are {prefilled}"
+
+
+_SIGNS = {
+    "C": "copy",
+    "K": "kernel",
+    "A": "alloc",
+    "F": "free",
+    "R": "record",
+    "W": "wait",
+    "S": "the host waits",
+    "H": "the host reads",
+}
+_CALLS = ("offload", "load", "use", "store", "flush", "prefill", "decode", "finish")
+_KIB = 1024
+_Record = Mapping[str, Any]
+
+
+def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator[Chart]:
+    """Yield both charts of a program's run; of the reference's there is nothing to show."""
+    notes = [record.get("notes", {}) for record in records]
+    if 0 < operation <= len(notes) and notes[operation - 1].get("lanes"):
+        yield _lanes(notes[operation - 1]["lanes"], operation)
+    shown = [
+        (number, note["memory"])
+        for number, (call, note) in enumerate(zip(trace.operations, notes, strict=False), 1)
+        if call.name in _CALLS and "memory" in note
+    ]
+    if any(used > limit for _, (used, limit) in shown):
+        yield Chart(
+            title="Device memory beyond the storage, the most in each call, in KiB",
+            legend={},
+            columns=tuple(str(number) for number, _ in shown),
+            operations=tuple(number for number, _ in shown),
+            levels=(
+                Level(
+                    label="used / allowed",
+                    values=tuple(-(-used // _KIB) for _, (used, _) in shown),
+                    most=max(1, min(limit for _, (_, limit) in shown) // _KIB),
+                ),
+            ),
+        )
+
+
+def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
+    """Draw calls as columns, each in the row of its stream; columns are called by the submission's lines."""
+    calls = lanes["calls"]
+    host = len(lanes["streams"])
+    rows = [stream if stream >= 0 else host for stream, _, _ in calls]
+    places = [Place(column, row) for column, row in enumerate(rows)]
+    marks = [places[number] for number in lanes["pair"]]
+    cells = [sign for _, sign, _ in calls]
+    columns = [str(line) if line else "–" for _, _, line in calls]
+    if len(marks) == 1:  # the other is the host, which reads when the call returns
+        rows, cells, columns = [*rows, host], [*cells, "H"], [*columns, "end"]
+        marks.append(Place(len(rows) - 1, host))
+    used = sorted({*rows})
+    return Chart(
+        title=f"Streams in operation {operation}, by your lines: the marked calls have no order, or too much of it",
+        legend=_SIGNS,
+        columns=tuple(columns),
+        tracks=tuple(
+            Track(
+                label="host" if row == host else lanes["streams"][row] or f"stream {row}",
+                cells=tuple(sign if own == row else "" for own, sign in zip(rows, cells, strict=True)),
+            )
+            for row in used
+        ),
+        marks=tuple(Place(mark.column, used.index(mark.track)) for mark in marks),
+        arrows=tuple(
+            Arrow(Place(start, used.index(rows[start])), Place(end, used.index(rows[end])))
+            for start, end in lanes["arrows"]
+        ),
     )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from grader.assignment import rubric
-from grader.assignment.lab import Lab
+from grader.assignment.lab import Lab, Predicate
 from grader.core.case import Number, Signature
+from grader.core.difference import Judgement
 from grader.core.facet import Facet
-from grader.labs.load_lab import load_lab
+from grader.labs.lab_files import load_lab
+from grader.labs.paged_kv.drawing import NOTATION, describe_poke, draw
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import word_offsets
 from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import picture
-from grader.labs.paged_kv.predicates import PREDICATES
-from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
-from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.needed_tools import gcc_major
+from grader.labs.paged_kv.reproduction import COMMAND, reproduce
+from grader.runtime.native.compile.toolchain import gcc_major
+from grader.runtime.native.project import CProject, Driver
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
@@ -186,3 +185,51 @@ def _driver_settings(trace: Trace) -> tuple[int, ...]:
     """Return the settings in the order of the driver's enum setting: seed, engines, pool_align."""
     engines = max(operation.target or 1 for operation in trace.operations)
     return trace.settings.get("seed", 0), engines, trace.settings.get("pool_align", 0)
+
+
+def _wrongly_accepted(judgement: Judgement) -> bool:
+    """Whether a call succeeded that must fail."""
+    return judgement.expected.refused and not judgement.actual.refused
+
+
+def _wrongly_accepted_without_effect(judgement: Judgement) -> bool:
+    """Whether a call that must fail reported success but changed nothing."""
+    changes = [
+        difference
+        for difference in judgement.differences
+        if difference.facet == "failing" and difference.field != "the call"
+    ]
+    return _wrongly_accepted(judgement) and not changes
+
+
+def _wrongly_refused(judgement: Judgement) -> bool:
+    """Whether a call reported failure that must succeed."""
+    return not judgement.expected.refused and judgement.actual.refused
+
+
+def _wrongly_refused_without_effect(judgement: Judgement) -> bool:
+    """Whether a call that must succeed reported failure and also left its work undone."""
+    return _wrongly_refused(judgement) and len(judgement.differences) > 1
+
+
+def _takes_too_many(judgement: Judgement) -> bool:
+    """Whether fewer blocks are free than there must be."""
+    return any(
+        difference.field == "free_local_blocks" and "too-low" in difference.tags for difference in judgement.differences
+    )
+
+
+def _no_copy_needed(judgement: Judgement) -> bool:
+    """Whether the call is no append that must copy a shared block."""
+    return "copy-on-write" not in judgement.expected.circumstances
+
+
+PREDICATES: Mapping[str, Predicate] = {
+    "wrongly-accepted": _wrongly_accepted,
+    "wrongly-accepted-without-effect": _wrongly_accepted_without_effect,
+    "wrongly-refused": _wrongly_refused,
+    "wrongly-refused-without-effect": _wrongly_refused_without_effect,
+    "takes-too-many-blocks": _takes_too_many,
+    "no-copy-needed": _no_copy_needed,
+}
+"""Each says something about a judged call."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from grader.core.picture import Part, Shape
-from grader.labs.paged_kv.words import slot_text
+from grader.labs.paged_kv.drawing import slot_text
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE
 
 _UNTOUCHED = "·"

@@ -5,14 +5,17 @@ The manager that a submission gets is the given one, which notes its calls. Requ
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
+from grader.core.chart import Chart, Level, Shares, Track
 from grader.core.facet import Facet
-from grader.labs.python_lab import python_lab
-from grader.labs.scheduler.charts import charts
-from grader.labs.scheduler.invariants import broken
+from grader.labs.python_lab import Described, as_list, as_mapping, call, python_lab, reply_of, state_of
+from reference.operation import Trace
 
 _BYTES = 2**62
 COUNT, SIZE = Number("num_blocks", 1, 999), Number("block_size", 1, 99)
@@ -25,7 +28,6 @@ PREEMPT = JsonValue("preempt_running", "true or false")
 AVAILABLE = JsonValue("available", "a list of bytes for each worker")
 OVERRIDE = JsonValue("override", "a number of blocks, or null")
 LENGTHS = JsonValue("lengths", "a list of [prompt,output]")
-REPLY = JsonValue("reply", "JSON without spaces")
 
 
 def _big(name: str) -> JsonValue:
@@ -33,31 +35,25 @@ def _big(name: str) -> JsonValue:
     return JsonValue(name, "a whole number", lambda value: isinstance(value, int) and abs(value) < _BYTES)
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 _ERROR = ("ValueError",)
 _LIMITS = tuple(map(_big, ("memory", "max_model_len", "tokens_a_block", "page_bytes", "num_layers")))
 OPERATIONS = {
-    "scheduler": _call(COUNT, SIZE, CACHING, SEQS, BUDGET, THRESHOLD, POLICY, RESERVE, task="Task 1", refusals=_ERROR),
-    "add": _call(NAME, TOKENS, MAX_TOKENS, PRIORITY, ARRIVAL, task="Task 1", refusals=_ERROR),
-    "schedule": _call(task="Task 2"),
-    "update": _call(task="Task 3"),
-    "abort": _call(NAME, task="Task 4", refusals=("false",)),
-    "reset": _call(PREEMPT, task="Task 4"),
-    "spoil": _call(task="Section 2"),
-    "page_size_bytes": _call(*map(_big, ("tokens_a_block", "num_kv_heads", "head_size", "itemsize")), task="Task 5"),
-    "available_kv_memory": _call(
+    "scheduler": call(COUNT, SIZE, CACHING, SEQS, BUDGET, THRESHOLD, POLICY, RESERVE, task="Task 1", refusals=_ERROR),
+    "add": call(NAME, TOKENS, MAX_TOKENS, PRIORITY, ARRIVAL, task="Task 1", refusals=_ERROR),
+    "schedule": call(task="Task 2"),
+    "update": call(task="Task 3"),
+    "abort": call(NAME, task="Task 4", refusals=("false",)),
+    "reset": call(PREEMPT, task="Task 4"),
+    "spoil": call(task="Section 2"),
+    "page_size_bytes": call(*map(_big, ("tokens_a_block", "num_kv_heads", "head_size", "itemsize")), task="Task 5"),
+    "available_kv_memory": call(
         *map(_big, ("total", "percent", "weights", "peak", "other")), task="Task 5", refusals=_ERROR
     ),
-    "get_num_blocks": _call(
-        AVAILABLE, _big("page_bytes"), _big("num_layers"), OVERRIDE, task="Task 5", refusals=_ERROR
-    ),
-    "check_enough_memory": _call(*_LIMITS, task="Task 5", refusals=_ERROR),
-    "estimate_max_model_len": _call(*_LIMITS, task="Task 5"),
-    "max_concurrency": _call(*map(_big, ("blocks", "max_model_len", "tokens_a_block")), task="Task 5"),
-    "simulate": _call(
+    "get_num_blocks": call(AVAILABLE, _big("page_bytes"), _big("num_layers"), OVERRIDE, task="Task 5", refusals=_ERROR),
+    "check_enough_memory": call(*_LIMITS, task="Task 5", refusals=_ERROR),
+    "estimate_max_model_len": call(*_LIMITS, task="Task 5"),
+    "max_concurrency": call(*map(_big, ("blocks", "max_model_len", "tokens_a_block")), task="Task 5"),
+    "simulate": call(
         POLICY, *map(_big, ("slots", "max_len", "tokens_a_block")), LENGTHS, task="Task 6", refusals=_ERROR
     ),
 }
@@ -293,3 +289,163 @@ def lab() -> Lab:
         invariants=broken,
         charts=charts,
     )
+
+
+def broken(state: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each broken invariant of the handout."""
+    if not state["settings"]:
+        return
+    block_size, most_running, budget, threshold, policy = (state["settings"][place] for place in (1, 3, 4, 5, 6))
+    running, waiting, scheduled = state["running"], state["waiting"], state["scheduled"]
+    for name, (status, computed, _, _) in state["req"].items():
+        yield from _of_a_request(state, name, status, computed)
+        if name in running and status == "RUNNING" and name in state["tables"]:
+            needed = -(-(computed + scheduled.get(name, 0)) // block_size)
+            if len(state["tables"][name]) != needed:
+                yield f"request {name} runs with {len(state['tables'][name])} blocks, its tokens need {needed}"
+    if len(running) > most_running:
+        yield f"{len(running)} requests run, at most {most_running} may"
+    if sum(scheduled.values()) > budget:
+        yield f"more tokens are scheduled than a step may have ({budget})"
+    for name, tokens in scheduled.items():
+        if tokens < 1:
+            yield f"request {name} is scheduled with {tokens} tokens"
+        if threshold and tokens > threshold:
+            yield f"request {name} is scheduled with more tokens than the threshold ({threshold})"
+    if policy == "priority" and all(name in state["given"] for name in waiting):
+        keys = [(*state["given"][name][2:4], name) for name in waiting]
+        if keys != sorted(keys):
+            yield "waiting is not in the order of keys"
+
+
+def _of_a_request(state: dict[str, Any], name: str, status: str, computed: int) -> Iterator[str]:
+    running, waiting = state["running"], state["waiting"]
+    places = running.count(name) + waiting.count(name)
+    if status != "FINISHED" and places == 0:
+        yield f"request {name} is lost: neither waiting nor running"
+    if places > 1:
+        yield f"request {name} is in two places"
+    if name in waiting and name in state["tables"]:
+        yield f"request {name} waits but keeps its blocks"
+    if name in waiting and computed != 0:
+        yield f"request {name} waits with {computed} computed tokens"
+
+
+_SIGNS = {
+    "P": "computes that many tokens of its prompt, or of what was lost",
+    "D": "computes its newest token",
+    "=": "runs, but computes nothing",
+    "·": "waits",
+    "x": "preempted",
+    "?": "not readable",
+}
+_PARTS = {
+    "█": "holds tokens",
+    "▒": "reserved, will be used",
+    "░": "never used (internal)",
+    "·": "free or lost (external)",
+}
+_PAPER = {
+    "max": ("paper, Orca (Max)", (20.4, 13.3, 57.3, 8.9)),
+    "pow2": ("paper, Orca (Pow2)", (26.8, 17.9, 13.6, 41.6)),
+    "oracle": ("paper, Orca (Oracle)", (38.2, 25.2, 0.0, 36.6)),
+    "paged": ("paper, vLLM", (96.3, 0.0, 3.7, 0.0)),
+}
+"""Figure 2 of *Efficient Memory Management for Large Language Model Serving with PagedAttention* (SOSP 2023), percent.
+Of vLLM it gives the first share only."""
+
+
+def charts(trace: Trace, records: Sequence[Described], _: int) -> Iterator[Chart]:
+    """Yield a chart of the steps, if there are any, and one of the simulations, if there are any."""
+    places: dict[str, list[int]] = {}
+    for place, operation in enumerate(trace.operations):
+        places.setdefault(operation.name, []).append(place)
+    if "schedule" in places:
+        yield _schedule([place for place in places["schedule"] if place < len(records)], records)
+    if "simulate" in places:
+        policies = {place: str(trace.operations[place].arguments[0]) for place in places["simulate"]}
+        totals = {place: _totals(records[place]) for place in policies if place < len(records)}
+        yield Chart(
+            title="Where the memory went, all steps together",
+            legend=_PARTS,
+            bars=tuple(
+                Shares(label=f"{place + 1}: {policies[place]}", parts=parts)
+                for place, parts in totals.items()
+                if any(parts)
+            ),
+            known=tuple(
+                Shares(label=label, parts=parts)
+                for policy, (label, parts) in _PAPER.items()
+                if policy in policies.values()
+            ),
+        )
+
+
+def _schedule(places: Sequence[int], records: Sequence[Described]) -> Chart:
+    """Draw requests as rows and steps as columns; below them the blocks in use."""
+    steps = [records[place] for place in places]
+    before = [records[max(0, place - 1)] for place in places]
+    names = dict.fromkeys(name for record in steps for name in as_mapping(state_of(record, "req")))
+    in_use = Level(
+        label="blocks in use", values=tuple(map(_blocks_in_use, steps)), most=max(map(_usable, steps), default=0)
+    )
+    return Chart(
+        title="Schedule",
+        legend=_SIGNS,
+        columns=tuple(str(number) for number, _ in enumerate(steps, 1)),
+        operations=tuple(place + 1 for place in places),
+        tracks=tuple(Track(label=name, cells=tuple(map(_cell, repeat(name), steps, before))) for name in names),
+        levels=(in_use,) if steps else (),
+    )
+
+
+def _cell(name: str, record: Described, before: Described) -> str:
+    """What a step did with a request."""
+    returned = reply_of(record)
+    plan: Sequence[Any] = returned if isinstance(returned, list) and len(returned) == 5 else ([],) * 5
+    preempted = plan[3] if isinstance(plan[3], list) else []
+    request = as_mapping(state_of(record, "req")).get(name)
+    tokens = next((pair[1] for pair in _pairs(plan[0]) if pair[0] == name), None)
+    if tokens is not None:
+        return _computes(tokens, as_mapping(state_of(before, "req")).get(name), request)
+    if name in preempted:
+        return "x"
+    if not isinstance(request, list) or len(request) != 4:
+        return ""
+    if name in as_list(state_of(record, "waiting")):
+        return "·"
+    return "=" if name in as_list(state_of(record, "running")) else ""
+
+
+def _computes(tokens: object, before: object, after: object) -> str:
+    """Tell the newest token of a request with output from tokens of its prompt, or computed once more."""
+    if not isinstance(tokens, int):
+        return "?"
+    has_output = isinstance(after, list) and len(after) == 4 and isinstance(after[3], list) and len(after[3]) > 0
+    computed = before[1] if isinstance(before, list) and len(before) == 4 else 0
+    return "D" if has_output and tokens == 1 and computed else f"P{tokens}"
+
+
+def _totals(record: Described) -> tuple[float, ...]:
+    """The columns of a simulation's rows, each added up; zeros for rows that are none."""
+    rows = reply_of(record)
+    sums = [0, 0, 0, 0]
+    for row in as_list(rows):
+        if not isinstance(row, list) or len(row) != 4 or any(type(value) is not int or value < 0 for value in row):
+            return (0, 0, 0, 0)
+        sums = [total + value for total, value in zip(sums, row, strict=True)]
+    return tuple(sums)
+
+
+def _blocks_in_use(record: Described) -> int:
+    tables = as_mapping(state_of(record, "tables")).values()
+    return len({block for table in tables for block in as_list(table) if isinstance(block, int)})
+
+
+def _usable(record: Described) -> int:
+    settings = as_list(state_of(record, "settings"))
+    return settings[0] - 1 if settings and isinstance(settings[0], int) else 0
+
+
+def _pairs(value: object) -> list[Sequence[Any]]:
+    return [pair for pair in as_list(value) if isinstance(pair, list) and len(pair) == 2]

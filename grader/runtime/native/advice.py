@@ -17,17 +17,20 @@ from pathlib import Path
 from grader.core.case import Case
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison, End
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.heap_events import BlockEvent, Event
-from grader.runtime.native.leaks import lost_natively
-from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark, native_played
-from grader.runtime.native.native_program import NativeProgram, native_program
-from grader.runtime.native.plan import WATCH
-from grader.runtime.native.replay import replay
+from grader.runtime.native.native_played import (
+    BlockEvent,
+    HeapEvent,
+    NativePlayed,
+    NativeReplayed,
+    Remark,
+    native_played,
+)
+from grader.runtime.native.project import Driver, NativeProgram, native_program
+from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
+from grader.runtime.native.symptoms import lost_natively
 from grader.runtime.observation import Played
-from grader.runtime.program import Built
-from grader.runtime.protocol import Advised
+from grader.runtime.protocol import Advised, Built
 from grader.system.sandbox import Workspace
 
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"
@@ -81,7 +84,7 @@ def look_for_advice(
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
-    """Look for all three kinds, in a separate workspace. Raises `GraderError` when the grader's side breaks."""
+    """Look for all three kinds of advice in this workspace. Raises `GraderError` when the grader's side breaks."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
     sound = [
@@ -115,7 +118,7 @@ def _not_looked(why: str) -> Advice:
 
 
 def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Advice]:
-    """Yield one advice for each line, as one problem leads to the next: with the first case and call that showed it."""
+    """Yield one advice for each line, with the first case and call that showed it."""
     first_by_line: dict[int, tuple[int, int, NativePlayed, Remark]] = {}
     for played_case in played:
         for remark in played_case.remarks:
@@ -156,7 +159,7 @@ def _probed(
     scratch: list[tuple[Comparison, BlockEvent]] = []
     for (base, failing), played_case in zip(probes, played, strict=True):
         if failing == WATCH:
-            scratch += [(base, event) for event in played_case.events if event.event is Event.SCRATCH]
+            scratch += [(base, event) for event in played_case.events if event.event is HeapEvent.SCRATCH]
         else:
             failures += _failures(base, judge(played_case), driver)
     stacks = [stack_of(event.allocated_at) for _, event in scratch]
@@ -182,7 +185,7 @@ def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparis
 
 
 def _frees_and_allocates(comparison: Comparison) -> bool:
-    """Whether there is a call that does both and by the handout does its work."""
+    """Whether a call that the handout lets succeed both allocates and frees."""
     return any(
         step.allocations and step.frees and not reply.refused
         for step, reply in zip(native_played(comparison).steps, comparison.expected, strict=True)
@@ -191,7 +194,7 @@ def _frees_and_allocates(comparison: Comparison) -> bool:
 
 def _failures(base: Comparison, comparison: Comparison, driver: Driver) -> Iterator[_Failure]:
     """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
-    failed = next((event for event in native_played(comparison).events if event.event is Event.FAILED), None)
+    failed = next((event for event in native_played(comparison).events if event.event is HeapEvent.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
@@ -221,7 +224,7 @@ def _what_came(base: Comparison, comparison: Comparison, at: int, driver: Driver
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
     if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but leaves its work half done"
-    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in native_played(comparison).events)
+    lost = any(event.event is HeapEvent.LIVE and event.allocated_by == at for event in native_played(comparison).events)
     if lost and comparison.end is End.REACHED and not lost_natively(base):
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but loses what it allocated before"
     return ""

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[T]):
-    """Items that differ only in their numbers, and these by a constant step; a single item is a run too."""
+class FoldedRun(Generic[T]):
+    """Items of one shape whose numbers change by a constant step; a single item is a run too."""
 
     items: tuple[T, ...]
     first: tuple[int, ...]
@@ -69,7 +69,7 @@ class Run(Generic[T]):
 
 def fold(
     items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
-) -> Iterator[Run[T]]:
+) -> Iterator[FoldedRun[T]]:
     """Cut `items` into runs: neighbours of one shape whose numbers change by a constant step."""
     at = 0
     while at < len(items):
@@ -78,7 +78,9 @@ def fold(
         at += len(run.items)
 
 
-def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]) -> Run[T]:
+def _longest(
+    items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
+) -> FoldedRun[T]:
     first = numbers(items[0])
     steps = (0,) * len(first)
     length = 1
@@ -92,8 +94,8 @@ def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callab
         steps = step
         length += 1
     if length < _FEWEST:
-        return Run(tuple(items[:1]), first, (0,) * len(first))
-    return Run(tuple(items[:length]), first, steps)
+        return FoldedRun(tuple(items[:1]), first, (0,) * len(first))
+    return FoldedRun(tuple(items[:length]), first, steps)
 
 
 def c_comment(text: str) -> str:
@@ -105,12 +107,9 @@ def c_comment(text: str) -> str:
 def c_string(text: str, *, column: int = 0) -> str:
     """Return the text as a C string; a long text as several strings, each on a line that begins at `column`."""
     width = _WIDTH - _INDENT - column - len('" ");')
-    parts = textwrap.wrap(_escaped(text), width, break_long_words=False, break_on_hyphens=False)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
+    parts = textwrap.wrap(escaped, width, break_long_words=False, break_on_hyphens=False)
     return '"' + (' "\n' + " " * column + '"').join(parts) + '"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
 
 
 def c_call(name: str, *arguments: str) -> str:

@@ -3,6 +3,9 @@
 The graded program does not report that. So the file is built once more, not optimized, so that it reports each block of
 code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. Where it
 leaves another state than the graded program, its report is ignored.
+
+The path (`way`) of a call shows which return it took, from where, and what it had called last. It is a list of the
+addresses at which blocks of code begin, with `_ENTERED` and `_LEFT` between them.
 """
 
 from __future__ import annotations
@@ -10,21 +13,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grader.core.difference import STILL_EMPTY, Difference
-from grader.core.verdict import Visibility
-from grader.runtime.native.call_path import before_crash, return_taken
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.heap_events import ALLOCATED, BlockEvent, Event
-from grader.runtime.native.native_played import NativePlayed
-from grader.runtime.native.native_program import native_program
+from grader.core.verdict import SourceLine, Visibility
+from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
+from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
-from grader.runtime.program import Built
-from grader.runtime.protocol import Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place, Unplaced
 from grader.system.sandbox import Workspace
 
+_NEAR = 3
+"""The most blocks between the end of a function and the return that it decided, and the most lines of one place."""
+
+_ENTERED, _LEFT = 1, 2
+"""Markers on a call's path, in the place of an address."""
 _MOST_CASES = 400
 _MOST_OF_PATH = 512
 """The most addresses of a path; lines.c sends no more."""
@@ -35,7 +39,7 @@ _Store = tuple[int, int]
 """The address of a storing instruction, and the value that it stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
     """What a build that reports lines reported of one case."""
 
@@ -47,6 +51,34 @@ class _Report:
     call allocated, and for `_NO_WORD` where not all stores are known."""
     used: BlockEvent | None
     """The call's first use of freed memory."""
+    before: Mapping[str, int]
+    """The numbers of the record's words by their names, before the call; none before the first call of a case."""
+    after: Mapping[str, int]
+    """The same after the call."""
+
+    @property
+    def differences(self) -> Sequence[Difference]:
+        """All differences after the call."""
+        judgement = self.fault.judgement
+        return judgement.differences if judgement is not None else ()
+
+    @property
+    def addresses(self) -> Iterator[int]:
+        """All addresses whose lines are needed."""
+        yield from self.way
+        yield from self.stores.values()
+        if self.used is not None:
+            yield from (self.used.caller, self.used.freed_at)
+
+    def word_of(self, difference: Difference) -> int | None:
+        """Return the number of the word that is wrong."""
+        return self.after.get(difference.place or difference.field)
+
+    def value(self, word: int, *, back: int = 0) -> int:
+        """Return the value of this word of the record after the call, or so many steps before."""
+        steps = self.fault.comparison.played.steps
+        (value,) = _INT.unpack_from(steps[self.fault.operation - back].record, word * _INT.size)
+        return int(value)
 
 
 def find_lines(
@@ -76,14 +108,15 @@ def find_lines(
         failing=[fault.operation for fault in faults],
         lines=True,
     )
-    reports = [report for report in map(_report_of, faults, replayed.played) if report is not None]
-    stacks = [stack_of(address) for report in reports for address in _addresses(report)]
-    lines = source_lines(work, program, stacks)
+    pairs = zip(faults, replayed.played, strict=True)
+    reports = [report for fault, played in pairs if (report := _report_of(fault, played, driver)) is not None]
+    lines = source_lines(work, program, [stack_of(address) for report in reports for address in report.addresses])
     text = source.decode(errors="replace").split("\n")
-    right = _right_stores(reports, driver)
-    places = [(report.fault.case, report.fault.operation) for report in reports]
-    named = [_named(report, lines, driver, text, right=right) for report in reports]
-    return dict(zip(places, named, strict=True)), built.cpu_seconds + replayed.cpu_seconds
+    right = _right_stores(reports)
+    named = {
+        (report.fault.case, report.fault.operation): _named(report, lines, text, right=right) for report in reports
+    }
+    return named, built.cpu_seconds + replayed.cpu_seconds
 
 
 def _selected_faults(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
@@ -107,13 +140,6 @@ def _ended(fault: Unplaced) -> bool:
     return fault.kind in ("crash", "crash-wild")
 
 
-def _addresses(report: _Report) -> Iterator[int]:
-    yield from report.way
-    yield from report.stores.values()
-    if report.used is not None:
-        yield from (report.used.caller, report.used.freed_at)
-
-
 def _same(fault: Unplaced, played: NativePlayed) -> bool:
     """Whether the call left the same record as in the graded program."""
     at = fault.operation
@@ -125,21 +151,31 @@ def _same(fault: Unplaced, played: NativePlayed) -> bool:
     return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
-def _report_of(fault: Unplaced, played: NativePlayed) -> _Report | None:
+def _report_of(fault: Unplaced, played: NativePlayed, driver: Driver) -> _Report | None:
     """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
     if not _same(fault, played):
         return None
-    words = 0 if _ended(fault) else len(played.steps[fault.operation].record) // _INT.size
+    at, words = fault.operation, 0
+    before: Mapping[str, int] = {}
+    after = before
+    if not _ended(fault):
+        words = len(played.steps[at].record) // _INT.size
+        before, after = _places(fault, driver, at - 1), _places(fault, driver, at)
     report = _decoded(played.lines, words) if played.lines is not None else ((), {})
     if report is None:
         return None
-    used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
-    return _Report(
-        fault,
-        way=report[0],
-        stores=report[1],
-        used=next((event for event in used if event.operation == fault.operation), None),
-    )
+    used = (event for event in played.events if event.event is HeapEvent.USED_AFTER_FREE and event.operation == at)
+    return _Report(fault=fault, way=report[0], stores=report[1], used=next(used, None), before=before, after=after)
+
+
+def _places(fault: Unplaced, driver: Driver, step: int) -> Mapping[str, int]:
+    """Return the numbers of the record's words by their names, after that step; none before the first."""
+    comparison = fault.comparison
+    targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
+    try:
+        return driver.places(comparison.played.steps[step].record, targets) if step >= 0 else {}
+    except ValueError:
+        return {}
 
 
 def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[int, int]] | None:
@@ -158,7 +194,7 @@ def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[i
     return tuple(words[:length]), dict(zip(numbers, addresses, strict=True))
 
 
-def _named(report: _Report, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
+def _named(report: _Report, lines: Lines, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
     difference = report.fault.difference
     used = _used(report, lines)
     if used is not None:
@@ -169,7 +205,7 @@ def _named(report: _Report, lines: Lines, driver: Driver, text: Sequence[str], *
     if difference.facet == "reply":
         refused = report.fault.comparison.actual[report.fault.operation].refused
         return return_taken(report.way, lines, text, refused=refused) if _decides(report.fault) else Named()
-    return _stored(report, difference, lines, driver, right=right)
+    return _stored(report, difference, lines, right=right)
 
 
 def _decides(fault: Unplaced) -> bool:
@@ -191,51 +227,46 @@ def _used(report: _Report, lines: Lines) -> Named | None:
     sentence = (
         f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
     )
-    return Named(lines=line, said=sentence, explains_all=True)
+    return Named(lines=line, sentence=sentence, explains_all=True)
 
 
-def _stored(
-    report: _Report, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]
-) -> Named:
+def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
     """Return the last store to the wrong value; for an `ALLOCATED` difference, the last store to what it changed."""
-    named = _store_of(report, difference, lines, driver, right=right)
+    named = _store_of(report, difference, lines, right=right)
     if ALLOCATED in difference.tags:
-        others = (_store_of(report, other, lines, driver, right=right) for other in _differences(report))
+        others = (_store_of(report, other, lines, right=right) for other in report.differences)
         named = next((other for other in others if other.lines), named)
     return named
 
 
-def _store_of(
-    report: _Report, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]
-) -> Named:
-    word = _places(report, driver).get(difference.place or difference.field)
+def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
+    word = report.word_of(difference)
     if word is None:
         return Named()
     if report.stores.get(word):
         line = lines.get(stack_of(report.stores[word]), ())[:1]
         if STILL_EMPTY not in difference.tags or not line:
             return Named(lines=line)
-        if (report.stores[word], _value(report, word)) not in right:
+        if (report.stores[word], report.value(word)) not in right:
             return Named(lines=line, stored=True)
-        return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-    if difference.facet == "list" or not _was_left(report, difference, driver):  # which link, a reader could not tell
+        return Named(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+    if difference.facet == "list" or not _was_left(report, difference):  # which link, a reader could not tell
         return Named()
-    return Named(said=f"This call never stores to {difference.in_words}.")
+    return Named(sentence=f"This call never stores to {difference.in_words}.")
 
 
-def _was_left(report: _Report, difference: Difference, driver: Driver) -> bool:
+def _was_left(report: _Report, difference: Difference) -> bool:
     """Whether the wrong value is the one of before the call, in the same memory: then the call did not store to it.
 
     What the call itself made, it may also have filled in ways that are not observed, such as calloc.
     """
-    at, name = report.fault.operation, difference.field
-    before, after = _places(report, driver, at - 1).get(name), _places(report, driver, at).get(name)
+    before, after = report.before.get(difference.field), report.after.get(difference.field)
     if difference.place or before is None or after is None or report.stores.keys() & {after, _NO_WORD}:
         return False
-    return _value(report, before, at - 1) == _value(report, after, at)
+    return report.value(before, back=1) == report.value(after)
 
 
-def _right_stores(reports: Iterable[_Report], driver: Driver) -> frozenset[_Store]:
+def _right_stores(reports: Iterable[_Report]) -> frozenset[_Store]:
     """Return the stores, with their values, to words that are right after the call.
 
     The store that fills a new table with the mark for nothing is such a store. Only calls in which something is missing
@@ -243,35 +274,90 @@ def _right_stores(reports: Iterable[_Report], driver: Driver) -> frozenset[_Stor
     """
     right = set()
     for report in reports:
-        if any(STILL_EMPTY in difference.tags for difference in _differences(report)):
-            places = _places(report, driver)
-            wrong = {places.get(difference.place or difference.field) for difference in _differences(report)}
-            right |= {(at, _value(report, word)) for word, at in report.stores.items() if at and word not in wrong}
+        if any(STILL_EMPTY in difference.tags for difference in report.differences):
+            wrong = {report.word_of(difference) for difference in report.differences}
+            right |= {(at, report.value(word)) for word, at in report.stores.items() if at and word not in wrong}
     return frozenset(right)
 
 
-def _differences(report: _Report) -> Sequence[Difference]:
-    """Return all differences after the call."""
-    judgement = report.fault.judgement
-    return judgement.differences if judgement is not None else ()
+@dataclass(slots=True)
+class _Function:
+    """A function on the path."""
+
+    blocks: list[SourceLine]
+    helper: SourceLine | None = None
+    """The `return` taken by the last function that was called here; None if it returned no value."""
+    since: int = 0
+    """The number of this function's blocks since that return."""
 
 
-def _places(report: _Report, driver: Driver, step: int | None = None) -> Mapping[str, int]:
-    """Return the numbers of the record's words by their names, after that step or else the call; none before any."""
-    comparison = report.fault.comparison
-    targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
-    try:
-        return driver.places(_record(report, step), targets) if step != -1 else {}
-    except ValueError:
-        return {}
+def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Named:
+    """Return the line of the return that a call took; for a call that refused, the place where that was decided.
+
+    `text` holds the lines of the student's file.
+    """
+    last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
+    call = _followed(way[:last], lines, text)[-1]
+    line = _return_of(call, text)
+    if line is None:
+        return Named()
+    if not refused:
+        return Named(lines=(line,))
+    line, helper = _jump(call, text) or line, call.helper
+    decided = helper is not None and helper.function != line.function and call.since <= _NEAR
+    return Named(lines=(line,), sentence=_return_sentence(helper) if helper is not None and decided else "")
 
 
-def _value(report: _Report, word: int, step: int | None = None) -> int:
-    """Return the value of this word of the record."""
-    (value,) = _INT.unpack_from(_record(report, step), word * _INT.size)
-    return int(value)
+def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
+    """Name the function that returned right before the crash: perhaps it returned the wrong pointer."""
+    inside = _followed(way, lines, text)[-1]
+    if inside.helper is None or inside.since > _NEAR:
+        return Named()
+    return Named(sentence=_return_sentence(inside.helper))
 
 
-def _record(report: _Report, step: int | None = None) -> bytes:
-    fault = report.fault
-    return fault.comparison.played.steps[fault.operation if step is None else step].record
+def _return_sentence(helper: SourceLine) -> str:
+    return f"Right before, {helper.function} returned at {helper}."
+
+
+def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
+    """Return the line from which a `goto` went to the return; None without one."""
+    for block, target in reversed(list(pairwise(call.blocks))):
+        near = text[max(block.line - 1, 0) : block.line + _NEAR]
+        if target.line > block.line + _NEAR and any("goto " in line for line in near):
+            return block
+    return None
+
+
+def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Function]:
+    """Return the functions that were entered and not left, innermost last; for a call that returned, only the call."""
+    inside = [_Function([])]
+    left: _Function | None = None
+    for where in way:
+        if where == _ENTERED:
+            inside.append(_Function([]))
+        elif where == _LEFT and len(inside) > 1:
+            left = inside.pop()
+            line = _return_of(left, text)
+            inside[-1].helper = line if line is not None and "return " in _written(line, text) else None
+            inside[-1].since = 0
+        else:
+            for line in lines.get(stack_of(where), ())[:1]:
+                if left is None or not left.blocks or left.blocks[-1].function != line.function:
+                    inside[-1].blocks.append(line)
+                    inside[-1].since += 1
+            left = None  # one last block of a function follows its exit
+    return inside
+
+
+def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
+    """Return its last block but one, if that is a return: all returns leave a function through the last block."""
+    for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
+        if "return" in _written(line, text):
+            return line
+    return function.blocks[-1] if function.blocks else None
+
+
+def _written(line: SourceLine, text: Sequence[str]) -> str:
+    """Return the text of this line; "" where a `#line` directive gives a number that the file does not have."""
+    return text[line.line - 1] if 0 < line.line <= len(text) else ""

@@ -1,20 +1,154 @@
-"""What the harness of C programs reports of a case besides records: signals, exits, stacks; and its end, in words."""
+"""What the harness of C programs reports of a case: allocations that were misused or lost, signals, exits, stacks.
+
+It is decoded here (harness/frames.c) and put into words, as is how the case ended.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from grader.core.difference import Difference
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison
-from grader.runtime.native.heap_events import ALLOCATED, DAMAGED, RELEASED_WRONGLY, BlockEvent
 from grader.runtime.native.symbolize import Lines
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
+
+ALLOCATED = "allocated"
+"""Tag of a difference: a call that must fail allocated memory."""
+
+RELEASED_WRONGLY = "released-wrongly"
+"""Tag of a difference: memory was released that may not be."""
+
+DAMAGED = "damaged"
+"""Tag of a difference: something was written outside of allocations."""
+
+UNKNOWN, HELD = -1, -2
+"""Values in the place of an operation number."""
+
+
+class HeapEvent(IntEnum):
+    """What happened to an allocation."""
+
+    BAD_FREE = 1
+    BROKEN = 2
+    LIVE = 3
+    TOO_SMALL = 4
+    FAILED = 5
+    SCRATCH = 6
+    UNFILLED = 7
+    USED_AFTER_FREE = 8
+    """Only in a build that reports lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """A way to misuse memory, in the runtime's words."""
+
+    kind: str
+    """The word for it in findings and clues."""
+    words: str
+    """What the call does, where {size}, {number}, {made} and {freed} stand for what is known of the allocation."""
+    explains_state: bool = False
+    """Whether it probably caused a wrong state of the same call."""
+    at_allocation: bool = False
+    """Whether only the line that made the allocation is known, not the line that misused it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvent:
+    """One allocation and what is wrong with it. Operations count from 0."""
+
+    event: HeapEvent
+    operation: int
+    allocated_by: int
+    size: int
+    allocated_at: int
+    caller: int
+    freed_at: int = 0
+    freed_by: int = UNKNOWN
+    lost_by: int = UNKNOWN
+    """The operation since which nothing points to it, where that was traced; `HELD` when something still does."""
+    number: int = 0
+    """In bytes: how far inside the block a wrong release points, or how large an allocation that is too small should
+    be."""
+    misuse: Misuse | None = None
+    """For `BAD_FREE`, `BROKEN` and `TOO_SMALL`: what was done."""
+
+
+_BODY = struct.Struct("<5i4x4Qq")
+
+_FOREIGN = Misuse("free-foreign", "frees an address that malloc never returned", explains_state=True)
+_OVERRUN = Misuse(
+    "overrun",
+    "writes past the end of an allocation of {size} bytes{made}",
+    explains_state=True,
+    at_allocation=True,
+)
+_BAD_FREES = {
+    1: Misuse("double-free", "frees {size} bytes{made} that were already freed{freed}", explains_state=True),
+    2: Misuse(
+        "free-inside",
+        "frees an address inside an allocation of {size} bytes{made}, {number} bytes behind its start",
+        explains_state=True,
+    ),
+    3: _FOREIGN,
+    7: Misuse("free-pool", "frees the pool, which the caller owns", explains_state=True),
+    8: Misuse("free-static", "frees a global or static variable"),
+    9: Misuse("free-stack", "frees a local variable"),
+}
+_BROKEN = {
+    4: Misuse(
+        "underrun",
+        "writes before the start of an allocation of {size} bytes{made}",
+        explains_state=True,
+        at_allocation=True,
+    ),
+    5: _OVERRUN,
+    6: Misuse("write-after-free", "writes into {size} bytes{made} that were already freed{freed}"),
+}
+_TOO_SMALL = Misuse(
+    "too-small",
+    "an allocation of {size} bytes{made} is too small for what it holds: {number} bytes are needed",
+    explains_state=True,
+)
+"""By the values of `enum detail` in harness/inside.h."""
+
+
+def block_event(body: bytes, operation: int) -> BlockEvent:
+    """Decode the body of a BLOCK frame.
+
+    Raises `struct.error` or `ValueError` for a body that the harness did not send.
+    """
+    event, detail, made_by, freed_by, lost_by, size, made_at, freed_at, caller, number = _BODY.unpack(body)
+    return BlockEvent(
+        event=HeapEvent(event),
+        operation=operation,
+        allocated_by=made_by,
+        size=size,
+        allocated_at=made_at,
+        caller=caller,
+        freed_at=freed_at,
+        freed_by=freed_by,
+        lost_by=lost_by,
+        number=number,
+        misuse=_misuse(HeapEvent(event), detail),
+    )
+
+
+def _misuse(event: HeapEvent, detail: int) -> Misuse | None:
+    if event is HeapEvent.BAD_FREE:
+        return _BAD_FREES.get(detail, _FOREIGN)
+    if event is HeapEvent.BROKEN:
+        return _BROKEN.get(detail, _OVERRUN)
+    return _TOO_SMALL if event is HeapEvent.TOO_SMALL else None
+
 
 _RECURSION = 8
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100

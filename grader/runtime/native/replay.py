@@ -1,8 +1,14 @@
-"""Play cases on a built program and record what it reports: the frames, and what they mean.
+"""Play cases on a built program: encode them, run it in the sandbox, and read and record what it reports.
 
-The layout of the frames is that of harness/frames.c. Student code shares the driver's process, so trust in a report is
-limited: frames of one case cannot affect another case, a stream that stops is a finding about the case in which it
-stopped, and states are judged elsewhere.
+The layout of the plan is that of harness/harness.c, the layout of the frames that of harness/frames.c. Student code
+shares the driver's process: it can find the token and send frames of its own. So trust in a report is limited. Frames
+of one case cannot affect another case, a stream that stops is a finding about the case in which it stopped, and states
+are judged elsewhere. Reading costs at most one pass through the stream, and no more frames are read than the harness
+alone would send.
+
+Code that runs in a process can also search its memory, and can pass information on: by a pipe's size, or by the time
+that it takes. So no process is ever given both public and hidden cases. What a program reports and prints in a public
+case comes from a process that never held a hidden case.
 """
 
 from __future__ import annotations
@@ -10,24 +16,175 @@ from __future__ import annotations
 import secrets
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from enum import IntEnum
+from functools import lru_cache, partial
+from typing import Generic, NamedTuple, TypeVar
 
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
-from grader.runtime.native.block_reports import block_event
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark
-from grader.runtime.native.native_program import NativeProgram
-from grader.runtime.native.plan import plan
-from grader.runtime.native.wire import Frame, Frames, Kind
-from grader.runtime.visibility import by_visibility
-from grader.system.budget import TIME_LIMITS, Budget
-from grader.system.process import MOST_CHANNEL, Completed
+from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark, block_event
+from grader.runtime.native.project import Driver, NativeProgram
+from grader.runtime.runs import by_visibility
+from grader.system.budget import TIME_LIMITS, TimeLimits
+from grader.system.process import MOST_CHANNEL
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import RUN_LIMITS, Workspace
+from reference.operation import NULL, Operation, Trace
+
+_FRAME = struct.Struct("<QIIiiIIIIII")
+
+_FRAMES, _FRAMES_EACH, _FRAMES_OF_A_CASE = 20_000, 10, 1000
+"""The most frames of a program: a base, more for each operation, and more for each case, for memory that is not freed
+(heap.c reports no more). With 276 cases, which have 2,728 operations, no correct program sends more than 9,000."""
+
+
+class FrameKind(IntEnum):
+    """Kinds of frames, as in inside.h."""
+
+    BEGIN = 1
+    STEP = 2
+    END = 3
+    FAULT = 4
+    LEFT = 5
+    BLOCK = 6
+    MISFIT = 7
+    DONE = 8
+    UNDEFINED = 10
+    LINES = 12
+
+
+class HarnessFrame(NamedTuple):
+    """One frame as it came; a named tuple, because one grading has thousands."""
+
+    kind: int
+    body: bytes
+    case: int
+    operation: int
+    attempt: int
+    allocations: int
+    frees: int
+    bad_frees: int
+    broken: int
+    live: int
+
+
+_KINDS = frozenset(FrameKind)
+
+
+class Frames:
+    """The frames in a stream of bytes. After bytes that are no frame, reading goes on at the next token."""
+
+    def __init__(self, stream: bytes, token: int, operations: int, cases: int = 0) -> None:
+        """Take the `stream` in which a program reports so many operations, and what is left over in so many cases."""
+        self.stream = stream
+        self.token = token.to_bytes(8, "little")
+        self.too_many = False
+        """Whether there were more frames than the harness sends. Then reading stops after the allowed number."""
+        self.most = _FRAMES + _FRAMES_EACH * operations + _FRAMES_OF_A_CASE * cases
+
+    def __iter__(self) -> Iterator[HarnessFrame]:
+        stream, token, size, most = self.stream, self.token, _FRAME.size, self.most
+        find, unpack_from, whole = stream.find, _FRAME.unpack_from, len(stream)
+        place = count = 0
+        while (place := find(token, place)) >= 0:
+            start = place + size
+            if start > whole:
+                return
+            if count == most:
+                self.too_many = True
+                return
+            count += 1
+            _, kind, length, *rest = unpack_from(stream, place)
+            end = start + length
+            # a length that would cover other frames is forged; this check copies nothing
+            if kind not in _KINDS or end > whole or find(token, start, end) >= 0:
+                place += 1
+                continue
+            yield HarnessFrame(kind, stream[start:end], *rest)
+            place = end
+
+
+WATCH = -1
+"""In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
+
+T = TypeVar("T")
+_MAGIC = 0x504C414E
+_MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
+_SETTINGS = 4
+_CALL = struct.Struct("<8i")
+_MICROSECONDS = 1_000_000
+
+
+def plan(
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    token: int,
+    driver: Driver,
+    contracts: Mapping[int, bytes] | None = None,
+    failing: Sequence[int] = (),
+    hanging: Iterable[str] = (),
+    limits: TimeLimits = TIME_LIMITS,
+    total: float = TIME_LIMITS.replay,
+    tracing: bool = False,
+    lines: bool = False,
+    confined: bool = False,
+) -> bytes:
+    """Encode the cases with these numbers as the driver reads them; under Valgrind each with its `contracts`.
+
+    Raises `ValueError` unless they are all public or all hidden.
+    `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
+    `hanging`: the calls that are known to hang. `limits`: for single operations. `total`: seconds for all of the cases.
+    `confined`: a process in which student code runs gives up all rights that it can.
+    """
+    if len({cases[number].visibility for number in numbers}) > 1:
+        raise ValueError("public and hidden cases in one process")
+    share = limits.hangs * len(numbers) / max(1, len(cases))  # shared by all cases of a submission
+    seconds = (limits.operation, limits.least_operation, share, total)  # as "time" in harness.c
+    times = [max(1, int(second * _MICROSECONDS)) for second in seconds]
+    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
+    codes = driver.codes
+    proven = sum(1 << codes[name] for name in set(hanging))
+    parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
+    for number in numbers:
+        trace = cases[number].trace
+        head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
+        parts += [head, _encode_all(_ById(trace), _ById(driver)), (contracts or {}).get(number, b"")]
+    return b"".join(parts)
+
+
+class _ById(Generic[T]):
+    """A cache key: equal only for the same object, which it keeps alive. Long traces are not hashed again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@lru_cache(maxsize=1024)
+def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
+    """Encode settings and operations of a trace; they are the same for every submission of a class."""
+    values = (*driver.value.settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
+    codes = driver.value.codes
+    calls = (_encode(operation, codes) for operation in trace.value.operations)
+    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(calls)
+
+
+def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
+    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument == NULL)
+    padded = [*operation.numbers, *[0] * 5][:5]
+    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
+
 
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
 _MOST_PROCESSES = 3
@@ -84,47 +241,40 @@ def replay(
             break
         hanging = {played_case.hung_in for played_case in played if played_case.hung_in}
         total = (limits.second_replay if tracing or lines else limits.replay) - spent
-        run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
-        printed, seconds = _played_together(played, numbers, run, work.budget)
+        plan_of = partial(planned, hanging=hanging)
+        printed, seconds = _played_together(work, program, played, numbers, plan_of=plan_of, total=total)
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
             output = printed
     return NativeReplayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
-def _run(
+def _played_together(
     work: Workspace,
     program: NativeProgram,
-    left: Sequence[int],
-    token: int,
+    played: list[NativePlayed],
+    numbers: Sequence[int],
     *,
-    planned: Callable[..., bytes],
+    plan_of: Callable[..., bytes],
     total: float,
-) -> Completed:
-    """Run one process for the cases that are left."""
-    return work.run(
-        lambda ends: [f"./{program.place(work)}", *map(str, ends)],
-        limits=replace(
-            RUN_LIMITS,
-            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
-            silent_seconds=work.budget.limits.silent,
-            silent_start_seconds=work.budget.limits.silent,
-            own_seconds=max(0.1, min(total + _STARTING_SECONDS, work.budget.cpu)),
-        ),
-        feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
-        channels=1,
-    )
-
-
-def _played_together(
-    played: list[NativePlayed], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
 ) -> tuple[bytes, float]:
     """Play the cases with these numbers, which may share a process. Return what was printed, and the CPU seconds."""
+    budget = work.budget
     left = list(numbers)
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        done = run(left, token)
+        limits = replace(
+            RUN_LIMITS,
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
+            silent_seconds=budget.limits.silent,
+            silent_start_seconds=budget.limits.silent,
+            own_seconds=max(0.1, min(total + _STARTING_SECONDS, budget.cpu)),
+        )
+        feed = plan_of(left, token=token, total=min(total, budget.cpu), confined=work.confined)
+        done = work.run(
+            lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1
+        )
         if done.exit_code == _EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:
@@ -148,22 +298,22 @@ def _played_together(
     return output, spent
 
 
-def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
+def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[HarnessFrame]) -> tuple[list[int], bool]:
     """Record what one process reports. Return the cases that it began, in order, and whether it finished all."""
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
     finished = False
     events, of_case, most = sum(len(played_case.events) for played_case in played), Counter[bytes](), _MOST_EVENTS
     for frame in frames:
-        finished |= frame.kind == Kind.DONE
+        finished |= frame.kind == FrameKind.DONE
         now = begun[-1] if begun else left[0]
-        if frame.kind == Kind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
+        if frame.kind == FrameKind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
             begun.append(frame.case)
         if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
-            if frame.kind == Kind.BEGIN:
+            if frame.kind == FrameKind.BEGIN:
                 of_case.clear()
                 most = _MOST_EVENTS if events < _MANY_EVENTS else _FEW_EVENTS
-            if frame.kind == Kind.BLOCK:
+            if frame.kind == FrameKind.BLOCK:
                 events += 1
                 of_case[frame.body[:_EVENT]] += 1
                 if of_case[frame.body[:_EVENT]] > most:
@@ -175,34 +325,36 @@ def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Fr
     return begun, finished
 
 
-def _take_down(played: list[NativePlayed], frame: Frame) -> None:
+def _take_down(played: list[NativePlayed], frame: HarnessFrame) -> None:
     played_case = played[frame.case]
     operations = len(played_case.case.trace.operations)
     match frame.kind:
-        case Kind.BEGIN:
+        case FrameKind.BEGIN:
             played[frame.case] = NativePlayed(played_case.case)  # a second attempt replaces the first
-        case Kind.STEP if frame.operation == len(played_case.steps) < operations:
+        case FrameKind.STEP if frame.operation == len(played_case.steps) < operations:
             played_case.steps.append(_step_of(frame))
-        case Kind.BLOCK if -1 <= frame.operation < operations:
+        case FrameKind.BLOCK if -1 <= frame.operation < operations:
             played_case.events.append(block_event(frame.body, frame.operation))
-        case Kind.UNDEFINED if len(played_case.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
+        case FrameKind.UNDEFINED if len(played_case.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
             played_case.remarks.append(Remark(frame.operation, frame.body))
-        case Kind.LINES if played_case.lines is None and len(frame.body) <= _MOST_OF_LINES:  # not that of a later crash
+        case FrameKind.LINES if (
+            played_case.lines is None and len(frame.body) <= _MOST_OF_LINES
+        ):  # not that of a later crash
             played_case.lines = frame.body
-        case Kind.FAULT:
+        case FrameKind.FAULT:
             played_case.fault = _fault_of(frame)
-        case Kind.LEFT:
+        case FrameKind.LEFT:
             played_case.left = _fault_of(frame)
-        case Kind.MISFIT:
+        case FrameKind.MISFIT:
             played_case.misfit = True
-        case Kind.END:
+        case FrameKind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             played_case.ended, played_case.status = True, status
             played_case.hung, played_case.no_time = hung == _HUNG, hung == _WITHOUT_TIME
             played_case.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
 
 
-def _step_of(frame: Frame) -> NativeStep:
+def _step_of(frame: HarnessFrame) -> NativeStep:
     """Decode the frame of an operation. Raises `ValueError` for a frame that the harness did not send."""
     if max(frame.allocations, frame.frees, frame.live) > _MOST_BLOCKS:
         raise ValueError("more blocks than there can be")
@@ -216,7 +368,7 @@ def _step_of(frame: Frame) -> NativeStep:
     )
 
 
-def _fault_of(frame: Frame) -> Fault:
+def _fault_of(frame: HarnessFrame) -> Fault:
     """Decode the frame of a bad end. Raises `struct.error` for a body that the harness did not send."""
     first, second, address = _HEAD.unpack_from(frame.body)
     depth = min((len(frame.body) - _HEAD.size) // _ADDRESS, _DEEPEST)

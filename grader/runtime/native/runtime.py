@@ -3,39 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
-from grader.runtime.native.compile.build import build
-from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
-from grader.runtime.native.compile.known_good import known_good_program
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.leaks import confirm_lost, find_lost, heap_use
+from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
+from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
 from grader.runtime.native.lines import find_lines
-from grader.runtime.native.native_observations import NativeObservations
 from grader.runtime.native.native_played import name_lines, native_played
-from grader.runtime.native.native_program import NativeProgram, native_program
-from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
+from grader.runtime.native.project import CProject, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines
-from grader.runtime.native.symptoms import stacks_of
-from grader.runtime.native.valgrind.contract import allowed_spans
-from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
-from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed
+from grader.runtime.native.symptoms import HeapUse, confirm_lost, culprits, find_lost, heap_use, stacks_of, symptoms
+from grader.runtime.native.valgrind.memcheck import (
+    MOST_PROCESSES,
+    advice,
+    cases_with_unset,
+    cases_without_line,
+    completed,
+    memcheck,
+)
+from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
-from grader.runtime.visibility import by_visibility
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
+from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
+
+ADDR2LINE = NeededTool(name="addr2line", packages="binutils", purpose="finds source lines of crashes and leaks")
+VALGRIND = NeededTool(
+    name="valgrind",
+    title="Valgrind",
+    packages="valgrind libc6-dbg",
+    purpose="looks for memory errors and leaks (or --without-memory-checker)",
+    makes=Tool.MEMORY_CHECKER,
+    instead="Or grade without it, by the grader's own instruments only: --without-memory-checker",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeObservations(Observations):
+    """What was observed, with what its symptoms are made of."""
+
+    uses: Sequence[HeapUse]
+    """What became of each case's allocations."""
+    lines: Lines = field(default_factory=dict)
+    """The lines on the stacks that the harness reported."""
+    checked: Checked | None = None
+    """What Valgrind reported; None where it was not run."""
+    allowed: Allowed = field(default_factory=dict)
+    """The contracts of the cases that Valgrind ran."""
+
+    def completed(self) -> NativeObservations:
+        """Return the same with the symptoms and culprits of what was reported so far."""
+        checked = self.checked
+        return replace(
+            self,
+            symptoms=symptoms(self.comparisons, self.uses, self.lines, checked),
+            culprits=culprits(self.comparisons, self.uses, self.lines, checked),
+            unseen=checked.unseen if checked is not None else frozenset(),
+            coverage=checked.coverage if checked is not None else None,
+        )
+
+    def tells_more(self, than: NativeObservations, fault: Unplaced) -> bool:
+        """Whether the line of a wrong value of this operation is known here and was not known there."""
+        place = fault.case, fault.operation
+        tags = self.culprits.get(place, {}).keys() - than.culprits.get(place, {}).keys()
+        differences = fault.judgement.differences if fault.judgement is not None else ()
+        return fault.difference is not None and any(tags & difference.tags for difference in differences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,38 +86,28 @@ class NativeRuntime:
     project: CProject
     driver: Driver
 
+    language: ClassVar = "c"
+    packages: ClassVar = ("binutils", "valgrind", "libc6-dbg")
+    programs: ClassVar = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
+    options: ClassVar = frozenset({"memory_checker", "advise", "allowed"})
+
     @property
     def source_name(self) -> str:
         """The file that students submit."""
         return self.project.source_name
 
-    @property
-    def language(self) -> str:
-        """The language's short name."""
-        return "c"
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """What is installed for it."""
-        return ("binutils", "valgrind", "libc6-dbg")
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """The compiler, what it starts, and the instruments."""
-        return STARTED
-
-    @property
-    def options(self) -> frozenset[str]:
-        """All of them."""
-        return frozenset({"memory_checker", "advise", "allowed"})
-
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The compiler and its neighbours; Valgrind where it is wanted."""
+        """The compiler and binutils; Valgrind where it is used."""
         return (GCC, OBJCOPY, ADDR2LINE, *([VALGRIND] if options.memory_checker else []))
 
     def unchecked(self, options: GradingOptions) -> str:
-        """What only Valgrind would see."""
-        return "" if options.memory_checker else UNCHECKED
+        """What only Valgrind checks, where it is not used."""
+        if options.memory_checker:
+            return ""
+        return (
+            "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
+            "before they are set. Leaks and bad calls of free were counted all the same."
+        )
 
     def build(
         self,
@@ -127,12 +158,12 @@ class NativeRuntime:
         ]
         if sound and options.memory_checker:
             observed = self._checked(work, own, observed, sound, building=building, optional=optional)
-        look_up = partial(self._looked_up, work, own, observed)
-        lines = optional.run(OptionalStage.LINES, look_up, otherwise={})
+        lines: Lines = optional.run(
+            OptionalStage.LINES,
+            lambda: source_lines(work, own, stacks_of(comparisons, observed.uses)),
+            otherwise={},
+        )
         return replace(observed, lines=lines).completed()
-
-    def _looked_up(self, work: Workspace, program: NativeProgram, observed: NativeObservations) -> Lines:
-        return source_lines(work, program, stacks_of(observed.comparisons, observed.uses))
 
     def _checked(
         self,
@@ -222,7 +253,6 @@ class NativeRuntime:
             natively={number: comparisons[number].played.cpu_seconds for number in numbers},
             strict=True,
             origins=bool(unset),
-            most_processes=1,
             optional=optional,
         )
         checked = completed(checked, more)

@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.core.errors import BrokenTool
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.project import NativeProgram
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 
@@ -53,11 +53,8 @@ def source_lines(
     lines: dict[int, list[SourceLine]] = {}
     for start in range(0, min(len(addresses), _MOST_ADDRESSES), _AT_ONCE):
         lines |= lines_at(work, place, addresses[start : start + _AT_ONCE], program.source_name)
-    lines_by_stack = {}
-    for stack in wanted:
-        frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
-        lines_by_stack[stack] = tuple(dict.fromkeys(frames))
-    return lines_by_stack
+    frames = {stack: [line for address in _call_sites(stack) for line in lines.get(address, ())] for stack in wanted}
+    return {stack: tuple(dict.fromkeys(stack_lines)) for stack, stack_lines in frames.items()}
 
 
 def stack_of(address: int) -> tuple[int, ...]:

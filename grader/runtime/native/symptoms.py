@@ -1,23 +1,147 @@
 """The symptoms of C submissions: wrong releases, damage, leaks, and what Valgrind reported, with the lines behind them.
 
-How a case ended is no matter of this module; see `NativePlayed.ending`.
+Cases that came to their end with memory never freed run once more, natively. In that run the harness checks after each
+operation which allocations can still be reached from the caller's pointers and the program's own writable data. Cases
+in which a call that must fail allocated memory also run once more: what the call freed again is not known at the end.
+
+What a case lost is known from the harness's table of allocations, into which a program can store. Valgrind's own record
+of them has the last word. `NativePlayed.ending` says how a case ended; that is no symptom.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY, UNFILLED
 from grader.core.symptom import Symptom
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison, End
-from grader.runtime.native.heap_events import ALLOCATED, DAMAGED, HELD, RELEASED_WRONGLY, BlockEvent, Event
-from grader.runtime.native.leaks import HeapUse
-from grader.runtime.native.native_played import native_played
+from grader.runtime.native.native_played import (
+    ALLOCATED,
+    DAMAGED,
+    HELD,
+    RELEASED_WRONGLY,
+    BlockEvent,
+    HeapEvent,
+    NativePlayed,
+    native_played,
+)
+from grader.runtime.native.project import Driver, NativeProgram
+from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, stack_of
-from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
-from grader.runtime.source_lines import Culprit, Place
+from grader.runtime.native.valgrind.memory_faults import TOOL, Checked, MemoryFault
+from grader.runtime.protocol import Culprit, Place
+from grader.system.sandbox import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeapUse:
+    """What became of the allocations of one case."""
+
+    events: Sequence[BlockEvent]
+    lost: int = 0
+    """The number of allocations that were never freed, when the case reached its end."""
+    lost_in_words: str = ""
+    """This number in words."""
+    lost_from: frozenset[str] = frozenset()
+    """The calls that made them; empty: not known."""
+
+
+def lost_natively(comparison: Comparison) -> int:
+    """The number of lost allocations; of very many the harness reports only the number, not each one."""
+    played = native_played(comparison)
+    return max(played.live, len(_live(played.events))) if played.complete and not comparison.unjudged else 0
+
+
+def heap_use(comparison: Comparison, traced: Sequence[BlockEvent] | None = None) -> HeapUse:
+    """Return what became of a case's allocations; `traced` are its events as `find_lost` completed them."""
+    lost = lost_natively(comparison)
+    events = native_played(comparison).events if traced is None else traced
+    return HeapUse(events=events, lost=lost, lost_in_words=str(lost), lost_from=frozenset(_calls(comparison, events)))
+
+
+def find_lost(
+    work: Workspace, program: NativeProgram, comparisons: Sequence[Comparison], driver: Driver
+) -> tuple[dict[int, list[BlockEvent]], float]:
+    """Return the events of the cases of which a second run reports more, by case, and its CPU seconds.
+
+    They have `BlockEvent.lost_by` where memory was lost, and `HeapEvent.SCRATCH` where a call that must fail allocated.
+    Raises `GraderError` when the grader's side breaks.
+    """
+    watched = [WATCH if _allocates_although_refused(comparison) else 0 for comparison in comparisons]
+    numbers = [number for number, comparison in enumerate(comparisons) if watched[number] or lost_natively(comparison)]
+    if not numbers:
+        return {}, 0.0
+    cases = [comparisons[number].case for number in numbers]
+    failing = [watched[number] for number in numbers]
+    again = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
+    pairs = zip(numbers, again.played, strict=True)
+    traced = {number: _completed_events(native_played(comparisons[number]), played) for number, played in pairs}
+    return {number: events for number, events in traced.items() if events is not None}, again.cpu_seconds
+
+
+def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], checked: Checked) -> tuple[HeapUse, ...]:
+    """Return what the cases lost, with what only Valgrind reports.
+
+    A case that reached its end lost what was left under Valgrind. What Valgrind lists beyond that was lost in any of
+    the cases that it lists: it counts in each of them, because only a program that changes the harness's memory hides
+    it.
+    """
+    confirmed = list(uses)
+    ended = {number for number, comparison in enumerate(comparisons) if comparison.end is End.REACHED}
+    for case, count in checked.left.items():
+        if count > confirmed[case].lost and case in ended:
+            confirmed[case] = replace(confirmed[case], lost=count, lost_in_words=str(count))
+    for unfreed in checked.unfreed:
+        reported: Counter[str] = Counter()
+        for case in unfreed.cases:
+            reported.update(_calls(comparisons[case], confirmed[case].events))
+        others = Counter(unfreed.by_function) - reported
+        for case in ended.intersection(unfreed.cases):
+            if unfreed.unreported and not confirmed[case].lost:
+                lost_in_words = f"{unfreed.unreported} in {len(unfreed.cases)} cases"
+                confirmed[case] = replace(confirmed[case], lost=unfreed.unreported, lost_in_words=lost_in_words)
+            calls = others.keys() & {operation.name for operation in comparisons[case].case.trace.operations}
+            if calls and confirmed[case].lost:  # the name of a helper says nothing about the call
+                confirmed[case] = replace(confirmed[case], lost_from=confirmed[case].lost_from | calls)
+    return tuple(confirmed)
+
+
+def _calls(comparison: Comparison, events: Sequence[BlockEvent]) -> list[str]:
+    """The calls that made the allocations that the case reported as left."""
+    operations = comparison.case.trace.operations
+    makers = (event.allocated_by for event in _live(events))
+    return [operations[maker].name for maker in makers if 0 <= maker < len(operations)]
+
+
+def _allocates_although_refused(comparison: Comparison) -> bool:
+    return comparison.end is End.REACHED and any(
+        ALLOCATED in difference.tags
+        for deviation in comparison.deviations
+        for difference in deviation.judgement.differences
+    )
+
+
+def _completed_events(played: NativePlayed, again: NativePlayed) -> list[BlockEvent] | None:
+    """Return the events with what the second run reports of the same allocations; None if that run diverged."""
+    known, traced = _live(played.events), _live(again.events)
+    if [_block(event) for event in known] != [_block(event) for event in traced]:
+        return None
+    others = [event for event in played.events if event.event is not HeapEvent.LIVE]
+    scratch = [event for event in again.events if event.event is HeapEvent.SCRATCH]
+    return [*others, *traced, *scratch]
+
+
+def _live(events: Sequence[BlockEvent]) -> list[BlockEvent]:
+    return [event for event in events if event.event is HeapEvent.LIVE]
+
+
+def _block(event: BlockEvent) -> tuple[int, int, int]:
+    return event.allocated_by, event.size, event.allocated_at
+
 
 STOPS_WHEN_CHECKED = "stops-when-checked"
 STRAYS_WHEN_CHECKED = "strays-when-checked"
@@ -31,7 +155,7 @@ def stacks_of(comparisons: Iterable[Comparison], uses: Iterable[HeapUse]) -> Ite
     """Yield all stacks whose lines `symptoms` and `culprits` need."""
     for comparison, use in zip(comparisons, uses, strict=True):
         for event in use.events:
-            if event.event is Event.UNFILLED and not comparison.deviations:
+            if event.event is HeapEvent.UNFILLED and not comparison.deviations:
                 continue  # a correct program may leave a table like this, and its line is not needed
             yield stack_of(event.allocated_at)
             yield stack_of(event.freed_at)
@@ -80,8 +204,8 @@ def _stores(place: Place, checked: Checked | None) -> dict[str, Culprit]:
 def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culprit]:
     """The lines of this operation's allocations: of those that it must not make, and of those that it must fill."""
     own = [event for event in use.events if event.allocated_by == operation]
-    needless = [event for event in own if event.event in (Event.SCRATCH, Event.LIVE)]
-    unfilled = [event for event in own if event.event is Event.UNFILLED and event.operation == operation]
+    needless = [event for event in own if event.event in (HeapEvent.SCRATCH, HeapEvent.LIVE)]
+    unfilled = [event for event in own if event.event is HeapEvent.UNFILLED and event.operation == operation]
     by_tag = {}
     for tag, events in ((ALLOCATED, needless), (UNFILLED, unfilled)):
         line = next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
@@ -90,7 +214,7 @@ def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culpri
     return by_tag
 
 
-_COUNTED = {RELEASED_WRONGLY: {Event.BAD_FREE}, DAMAGED: {Event.BROKEN, Event.TOO_SMALL}}
+_COUNTED = {RELEASED_WRONGLY: {HeapEvent.BAD_FREE}, DAMAGED: {HeapEvent.BROKEN, HeapEvent.TOO_SMALL}}
 """By the tag of a fault that the harness counts: the events that say more about it."""
 
 
@@ -105,7 +229,7 @@ def _untold(comparison: Comparison, use: HeapUse) -> Iterator[Symptom]:
                     yield _unexplained(
                         deviation.operation, Verdict.MEMORY_ERROR, tag, counted, at_origin=tag == DAMAGED
                     )
-    if use.lost and Event.LIVE not in reported:
+    if use.lost and HeapEvent.LIVE not in reported:
         last = len(comparison.case.trace.operations) - 1
         lost = _unexplained(last, Verdict.MEMORY_LEAK, "leak", f"allocations never freed: {use.lost_in_words}")
         yield replace(lost, facet="heap", made_by=use.lost_from)
@@ -134,7 +258,7 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
         misuse = event.misuse
         if misuse is None or (event.operation >= comparison.ended_at and comparison.end is End.REACHED):
             continue
-        at = event.caller if event.event is Event.BAD_FREE else event.allocated_at
+        at = event.caller if event.event is HeapEvent.BAD_FREE else event.allocated_at
         yield Symptom(
             operation=event.operation,
             verdict=Verdict.MEMORY_ERROR,
@@ -142,8 +266,8 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
             message=misuse.words.format(
                 size=event.size,
                 number=event.number,
-                made=_allocation_words(event, comparison, lines),
-                freed=_free_words(event, comparison, lines),
+                made=_place_words(event.allocated_by, event.allocated_at, comparison, lines, done_by="made by"),
+                freed=_place_words(event.freed_by, event.freed_at, comparison, lines, done_by="by"),
             ),
             lines=lines.get(stack_of(at), ()),
             explains_state=misuse.explains_state,
@@ -151,16 +275,10 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
         )
 
 
-def _allocation_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """Say which call made the allocation, and where, in words that begin with a space; "" if that is not known."""
-    line = next(iter(lines.get(stack_of(event.allocated_at), ())), None)
-    return f" made by {_call(event.allocated_by, comparison)} at {line}" if line is not None else ""
-
-
-def _free_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """Say the same about the earlier free."""
-    line = next(iter(lines.get(stack_of(event.freed_at), ())), None)
-    return f" by {_call(event.freed_by, comparison)} at {line}" if line is not None else ""
+def _place_words(number: int, address: int, comparison: Comparison, lines: Lines, *, done_by: str) -> str:
+    """Say which call did it, and where, in words that begin with a space; "" if that is not known."""
+    line = next(iter(lines.get(stack_of(address), ())), None)
+    return f" {done_by} {_call(number, comparison)} at {line}" if line is not None else ""
 
 
 def _call(number: int, comparison: Comparison) -> str:
@@ -173,10 +291,9 @@ def _leaks(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sympt
     if not use.lost:
         return
     groups: dict[tuple[tuple[SourceLine, ...], int], list[BlockEvent]] = {}
-    for event in use.events:
-        if event.event is Event.LIVE:
-            source = lines.get(stack_of(event.allocated_at), ())
-            groups.setdefault((source, event.lost_by), []).append(event)
+    for event in _live(use.events):
+        source = lines.get(stack_of(event.allocated_at), ())
+        groups.setdefault((source, event.lost_by), []).append(event)
     whole = _lost_whole(comparison, use)
     some = "at least " if use.lost > sum(map(len, groups.values())) else ""  # of very many a few are recorded
     last = len(comparison.case.trace.operations) - 1
@@ -198,7 +315,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
-    allocation = _allocation_words(first, comparison, lines)
+    allocation = _place_words(first.allocated_by, first.allocated_at, comparison, lines, done_by="made by")
     if first.lost_by >= 0:
         fate = f"lost by {_call(first.lost_by, comparison)}: nothing points there any more"
     elif first.lost_by == HELD:
@@ -210,10 +327,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
 
 def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
     """Operations that lost everything they allocated, if that was more than one allocation."""
-    lost: dict[int, int] = {}
-    for event in use.events:
-        if event.event is Event.LIVE:
-            lost[event.allocated_by] = lost.get(event.allocated_by, 0) + 1
+    lost = Counter(event.allocated_by for event in _live(use.events))
     steps = native_played(comparison).steps
     return {
         number
@@ -222,88 +336,56 @@ def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
     }
 
 
+_OF_CHECKER = partial(Symptom, tool=Tool.MEMORY_CHECKER, by=TOOL)
+
+
 def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Yield (case number, symptom) for everything that Valgrind reported."""
-    yield from _cut_off(comparisons, checked)
+    last = [len(comparison.case.trace.operations) - 1 for comparison in comparisons]
+    for case, operation, verdict, does, lines in _cut_off(checked):
+        at = min(operation, last[case])
+        kind = STRAYS_WHEN_CHECKED if verdict is Verdict.MEMORY_ERROR else STOPS_WHEN_CHECKED
+        call = comparisons[case].case.trace.operations[at].name
+        message = f"{call} {does}; without {TOOL} it {_OTHERWISE[kind]}"
+        yield case, _OF_CHECKER(operation=at, verdict=verdict, kind=kind, message=message, lines=lines)
     for error in checked.errors:
-        last = len(comparisons[error.case].case.trace.operations) - 1
-        yield error.case, _of_error(min(error.operation, last), error, checked.tool)
-    yield from _repeated(checked)
-    yield from _unread(comparisons, checked)
+        yield error.case, _of_error(min(error.operation, last[error.case]), error)
+    # Valgrind prints an error of the same stack once, but counts each
+    printed = {(error.case, error.operation) for error in checked.errors}
+    same = next((error for error in checked.errors if not error.leak), None)
+    for place in checked.counted:
+        if same is not None and place not in printed:
+            yield place[0], _of_error(place[1], same)
+    for (case, operation), why, _ in checked.unread:
+        message = f"its report on the cases up to this one {why}, so none of them counts as seen"
+        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
+        yield case, _OF_CHECKER(operation=min(operation, last[case]), verdict=verdict, kind=kind, message=message)
     if checked.evasion and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
-        yield _kept_away(checked)
+        by, _, message = checked.coverage.partition(": ")
+        verdict, kind = Verdict.MEMORY_ERROR, UNSEEN_WHEN_CHECKED
+        yield checked.unchecked[0], _OF_CHECKER(operation=0, verdict=verdict, kind=kind, message=message, by=by)
 
 
-def _of_error(operation: int, error: MemoryFault, tool: str) -> Symptom:
-    """The symptom of an error at an operation of a case."""
+def _cut_off(checked: Checked) -> Iterator[tuple[int, int, Verdict, str, tuple[SourceLine, ...]]]:
+    """Yield the cases that crash, hang or diverge under Valgrind only: the operation, and what it does."""
+    for case, at in checked.stopped.items():
+        yield case, at, Verdict.RUN_TIME_ERROR, "crashes", ()
+    for case, (at, lines) in checked.hung.items():
+        yield case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines
+    for case, at in checked.diverged.items():
+        if case not in checked.stopped and case not in checked.hung:
+            yield case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ()
+
+
+def _of_error(operation: int, error: MemoryFault) -> Symptom:
+    """Return the symptom of an error at an operation of a case."""
     origin = f"; {error.origin} at {error.auxiliary[0]}" if error.auxiliary else ""
-    return Symptom(
+    return _OF_CHECKER(
         operation=operation,
         verdict=Verdict.MEMORY_LEAK if error.leak else Verdict.MEMORY_ERROR,
         kind=error.kind,
         message=f"{error.message}{origin}",
         lines=error.lines or error.auxiliary,
-        tool=Tool.MEMORY_CHECKER,
-        by=tool,
         detail=error.symptom,
         explains_state=error.explains_state,
     )
-
-
-def _checkers(
-    operation: int, *, verdict: Verdict, kind: str, message: str, by: str, lines: tuple[SourceLine, ...] = ()
-) -> Symptom:
-    return Symptom(
-        operation=operation,
-        verdict=verdict,
-        kind=kind,
-        message=message,
-        lines=lines,
-        tool=Tool.MEMORY_CHECKER,
-        by=by,
-    )
-
-
-def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield cases that crash, hang or diverge under Valgrind only."""
-    crashed = [(case, at, Verdict.RUN_TIME_ERROR, "crashes", ()) for case, at in checked.stopped.items()]
-    hung = [
-        (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
-        for case, (at, lines) in checked.hung.items()
-    ]
-    diverged = [
-        (case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ())
-        for case, at in checked.diverged.items()
-        if case not in checked.stopped and case not in checked.hung
-    ]
-    for case, operation, verdict, does, lines in (*crashed, *hung, *diverged):
-        operations = comparisons[case].case.trace.operations
-        at = min(operation, len(operations) - 1)
-        kind = STRAYS_WHEN_CHECKED if verdict is Verdict.MEMORY_ERROR else STOPS_WHEN_CHECKED
-        message = f"{operations[at].name} {does}; without {checked.tool} it {_OTHERWISE[kind]}"
-        yield case, _checkers(at, verdict=verdict, kind=kind, message=message, by=checked.tool, lines=lines)
-
-
-def _repeated(checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield the errors that Valgrind only counted: it prints an error of the same stack once, but counts each."""
-    reported = {(error.case, error.operation) for error in checked.errors}
-    same = next((error for error in checked.errors if not error.leak), None)
-    for case, operation in checked.counted:
-        if same is not None and (case, operation) not in reported:
-            yield case, _of_error(operation, same, checked.tool)
-
-
-def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield (case number, symptom) where a report of Valgrind could not be read to its end."""
-    for (number, operation), why, _ in checked.unread:
-        at = min(operation, len(comparisons[number].case.trace.operations) - 1)
-        message = f"its report on the cases up to this one {why}, so none of them counts as seen"
-        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
-        yield number, _checkers(at, verdict=verdict, kind=kind, message=message, by=checked.tool)
-
-
-def _kept_away(checked: Checked) -> tuple[int, Symptom]:
-    """Return the first case that the program kept from Valgrind without another symptom, with its symptom."""
-    by, _, message = checked.coverage.partition(": ")
-    verdict, kind = Verdict.MEMORY_ERROR, UNSEEN_WHEN_CHECKED
-    return checked.unchecked[0], _checkers(0, verdict=verdict, kind=kind, message=message, by=by)

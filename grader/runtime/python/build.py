@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.core.verdict import NOT_IMPORTED, Finding, SourceLine, Tool, Verdict
-from grader.runtime.program import Built, Program
-from grader.runtime.python.endings import ending
-from grader.runtime.python.process import decoded, frames, run
+from grader.runtime.protocol import Built, Program
+from grader.runtime.python.process import decoded, ending, frames, run
 from grader.runtime.python.table import CallTable
 from grader.system.sandbox import Workspace
 
@@ -110,10 +109,5 @@ def _finding(message: str, *source: SourceLine) -> Finding:
         tool=Tool.BUILD,
         kind=NOT_IMPORTED,
         message=message,
-        source=tuple(_innermost_first(source)),
+        source=source[::-1],  # the innermost line first
     )
-
-
-def _innermost_first(lines: Sequence[SourceLine]) -> Sequence[SourceLine]:
-    """The order of a build's lines: where it stands comes first."""
-    return lines[::-1]

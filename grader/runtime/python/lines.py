@@ -8,15 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from grader.core.verdict import SourceLine
-from grader.runtime.program import Program
-from grader.runtime.protocol import Observations, Unplaced
+from grader.runtime.protocol import Named, Observations, Program, Unplaced
 from grader.runtime.python.build import PythonProgram
-from grader.runtime.python.endings import lines_of
 from grader.runtime.python.play import line_of
-from grader.runtime.python.process import decoded, frames, run
+from grader.runtime.python.process import decoded, frames, lines_of, run
 from grader.runtime.python.table import CallTable
-from grader.runtime.source_lines import Named
-from grader.runtime.visibility import by_visibility
+from grader.runtime.runs import by_visibility
 from grader.system.sandbox import Workspace
 
 _MOST = 40
@@ -120,8 +117,8 @@ def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named
     ((function, _),) = Counter(line.function for line in sorted(ran, key=lambda line: line.line)).most_common(1)
     spans = _spans([line for line in ran if line.function == function])
     if spans.count(",") > _MOST_COMMAS:
-        return Named(said=f"No line of {function} that ran changed {difference.in_words}.")
-    return Named(said=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
+        return Named(sentence=f"No line of {function} that ran changed {difference.in_words}.")
+    return Named(sentence=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
 
 
 def _spans(lines: Sequence[SourceLine]) -> str:

@@ -14,13 +14,11 @@ from grader.core.case import Case, Generated
 from grader.core.errors import TooBusy
 from grader.core.verdict import SourceLine, Verdict, Visibility
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.runtime.python.build import PythonProgram
-from grader.runtime.python.derived import Derive, Derived, DerivedStep
-from grader.runtime.python.endings import ending
-from grader.runtime.python.process import Frame, decoded, frames, run
-from grader.runtime.python.table import CallTable
-from grader.runtime.visibility import by_visibility
+from grader.runtime.python.process import HarnessFrame, decoded, ending, frames, run
+from grader.runtime.python.table import CallTable, Derive, Derived, DerivedStep
+from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
@@ -53,7 +51,7 @@ class _Heard:
     asked: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: HarnessFrame) -> None:
         if frame.kind == "S":
             self.records.append(frame.body)
         elif frame.kind == "T" and len(frame.body) >= _PLACE.size:

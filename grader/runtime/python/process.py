@@ -1,4 +1,4 @@
-"""Run the harness in the sandbox, and split what it sends into frames.
+"""Run the harness in the sandbox, split what it sends into frames, and describe how a case ended.
 
 A frame is a kind (1 byte), the number of a case (4), a length (4) and a body; harness/play.py lists the kinds. Frames
 are written by the harness's first process, which runs no student code; the bodies of most kinds come from a student's
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.core.verdict import EXCEPTION, SourceLine, Verdict
+from grader.runtime.observation import NO_TIME, Ending
 from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -32,10 +35,10 @@ _OPTIONS = ("-s", "-S", "-P", "-B")
 _CHILD_SECONDS = 3
 """CPU seconds after which the kernel ends a child, whatever else fails."""
 _MOST_BYTES = 8 << 20
-"""Of all messages of one case; of a batch of traces as many for each."""
+"""Of all messages of one child."""
 
 
-class Frame(NamedTuple):
+class HarnessFrame(NamedTuple):
     """One message of the harness."""
 
     kind: str
@@ -53,7 +56,6 @@ def run(
     modules: Iterable[str] = (),
     check: bool = False,
     total: float,
-    most_bytes: int = _MOST_BYTES,
 ) -> Completed:
     """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time."""
     limits = work.budget.limits
@@ -75,7 +77,7 @@ def run(
             "hangs": limits.hangs,
             "total": total,
             "child": _CHILD_SECONDS,
-            "bytes": most_bytes,
+            "bytes": _MOST_BYTES,
         },
     }
     work.clear()
@@ -104,7 +106,7 @@ def _harness() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(_HARNESS.glob("*.py"))}
 
 
-def frames(content: bytes) -> Iterator[Frame]:
+def frames(content: bytes) -> Iterator[HarnessFrame]:
     """Yield the frames of a channel; what is cut off at its end is no frame."""
     at = 0
     while at + _HEAD.size <= len(content):
@@ -112,7 +114,7 @@ def frames(content: bytes) -> Iterator[Frame]:
         at += _HEAD.size
         if at + length > len(content):
             return
-        yield Frame(chr(kind), case, content[at : at + length])
+        yield HarnessFrame(chr(kind), case, content[at : at + length])
         at += length
 
 
@@ -123,3 +125,101 @@ def decoded(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+_MEGABYTES = 192
+"""The memory of a program; cage.py sets it."""
+_MOST_LINES = 16
+_MOST_LINE = 10**6
+_MOST_CHARACTERS = 300
+_LEFT, _STUMBLED = 1, 2
+"""Exit codes of a child that reported an error, and of one in which the harness could not go on."""
+
+_OF_A_TABLE = "BufferError"
+"""What functions of a table raise for an error that is no refusal, with its name and message as their message."""
+
+_PHRASES = {
+    "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
+    "RecursionError": "calls itself again and again until the stack is full",
+    "SystemExit": "ends the whole program (SystemExit)",
+    "KeyboardInterrupt": "raises KeyboardInterrupt, as if somebody had pressed Ctrl-C",
+}
+
+
+def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
+    """Return the lines of a stack that a child reported, the innermost call first; what is no line is left out.
+
+    A child reports the called method first.
+    """
+    if not isinstance(entries, list):
+        return ()
+    lines = [
+        SourceLine(file=file, line=entry[0], function=entry[1][:80])
+        for entry in entries[:most]
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
+        if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
+    ]
+    return tuple(lines[::-1])
+
+
+def ending(
+    call: str,
+    file: str,
+    *,
+    error: dict[str, Any] | None,
+    asked: dict[str, Any] | None,
+    end: dict[str, Any],
+    slow_import: bool = False,
+) -> Ending:
+    """Describe the end of a case in `call`.
+
+    `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
+    """
+    if end.get("no_time"):
+        sentence = "not run: calls that are far too slow used up the time for all cases"
+        if slow_import:
+            sentence = (
+                f"not run: {file} takes so long to import that the time for all cases was used up; move code that "
+            )
+            sentence += "computes or tests below if __name__ == '__main__':"
+        return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
+    if end.get("hang"):
+        lines = lines_of(asked.get("lines"), file) if asked is not None else ()
+        return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
+    if error is not None:
+        return _error(call, file, error)
+    return _ending(*_end_of_process(call, end))
+
+
+def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:
+    """Return kind and sentence for the end of a process that reported nothing."""
+    if end.get("flood"):
+        return "stopped", f"{call} leaves a state more than a thousand times larger than any correct one"
+    if end.get("large"):
+        return "stopped", f"{call} {_PHRASES['MemoryError']}"
+    status = end.get("status")
+    if not isinstance(status, int):
+        return "stopped", f"the program ends in {call}, and the grader's harness with it"
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return "crash", f"{call} crashes the interpreter ({signal.strsignal(-code) or f'signal {-code}'})"
+    if code == _STUMBLED:
+        return "stopped", f"{call} leaves the interpreter in a state in which nothing more can be called"
+    return "left", f"{call} ends the whole program with exit code {code}"
+
+
+def _ending(
+    kind: str, sentence: str, lines: Iterable[SourceLine] = (), verdict: Verdict = Verdict.RUN_TIME_ERROR
+) -> Ending:
+    return Ending(kind=kind, verdict=verdict, sentence=sentence, lines=tuple(lines))
+
+
+def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
+    name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
+    lines = lines_of(error.get("lines"), file)
+    raised = message if name == _OF_A_TABLE and ": " in message else f"{name}: {message}" if message else name
+    if error.get("where") == "import":
+        return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
+    if error.get("where") == "argument":
+        return _ending(EXCEPTION, f"{call} cannot be called, because an argument does not exist ({raised})", lines)
+    return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)

@@ -1,9 +1,9 @@
 """The runtime of Python submissions: a module is executed call by call, by the texts of the lab's table."""
-# ruff: noqa: ARG002 - a runtime is asked for more than one of Python needs
+# ruff: noqa: ARG002 - the protocol has arguments that Python does not need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,17 +11,13 @@ from pathlib import Path
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
-from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
-from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
+from grader.runtime.observation import Replayed
+from grader.runtime.protocol import Built, GradingOptions, Observations, Program, Runtime, Unplaced
 from grader.runtime.python import build as checking, play as playing
-from grader.runtime.python.derived import Derive
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.table import CallTable, Derive
+from grader.runtime.runs import run_confirmed
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 
@@ -30,7 +26,7 @@ _KNOWN_GOOD = b"pass\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PythonRuntime:
+class PythonRuntime(Runtime):
     """A lab's submissions in Python; see `grader.runtime.protocol.Runtime`."""
 
     table: CallTable
@@ -50,27 +46,13 @@ class PythonRuntime:
         return "python"
 
     @property
-    def packages(self) -> tuple[str, ...]:
-        """What is installed for it."""
-        return ()
-
-    @property
     def programs(self) -> tuple[str, ...]:
         """The interpreter."""
         return (INTERPRETER,)
 
-    @property
-    def options(self) -> frozenset[str]:
-        """None: memory is not the program's to misuse, nothing is linked, and all advice costs nothing."""
-        return frozenset()
-
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The interpreter, which is the grader's own."""
         return (NeededTool(name=INTERPRETER, title="python", purpose="runs submissions", makes=Tool.BUILD),)
-
-    def unchecked(self, options: GradingOptions) -> str:
-        """Nothing is left out."""
-        return ""
 
     def build(
         self,
@@ -97,19 +79,6 @@ class PythonRuntime:
         """A module whose cases all end for a reason that the harness reports."""
         return Program(content=_KNOWN_GOOD, source_name=self.source_name)
 
-    def inspect(
-        self,
-        work: Workspace,
-        program: Program,
-        *,
-        comparisons: Sequence[Comparison],
-        options: GradingOptions,
-        building: float,
-        optional: OptionalStages,
-    ) -> Observations:
-        """There is nothing to see besides differences and endings."""
-        return Observations(comparisons=tuple(comparisons))
-
     def pinpoint(
         self,
         work: Workspace,
@@ -125,18 +94,6 @@ class PythonRuntime:
         """Trace the operations that went wrong, to find the lines behind wrong states and replies."""
         look = partial(find_lines, work, program, observed, unplaced, table=self.table, given=self._given)
         return optional.run(OptionalStage.LINES, look, otherwise=observed)
-
-    def advise(
-        self,
-        work: Workspace,
-        program: Program,
-        *,
-        source: bytes,
-        comparisons: Sequence[Comparison],
-        judge: Callable[[Played], Comparison],
-    ) -> Advised:
-        """None."""
-        return Advised(advice=(), cpu_seconds=0.0)
 
     @property
     def _given(self) -> dict[str, str]:

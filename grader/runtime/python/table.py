@@ -1,15 +1,18 @@
-"""A lab's table: the Python texts that construct, call and read a student's objects.
+"""What a lab gives to the runtime: the Python texts that construct, call and read a student's objects.
 
-The harness executes these texts, and a student reads the same texts in a reproduction.
+The harness executes these texts, and a student reads the same texts in a reproduction. Where programs report something
+else than states, such as a log, the lab also gives a function that makes states of it, in the grader's process.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from grader.core.case import EVERY
+from reference.operation import Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,32 @@ class CallTable:
 
     def described(self) -> dict[str, object]:
         """The table as the harness reads it."""
-        return {
-            "setup": self.setup,
-            "defines": self.defines,
-            "calls": dict(self.calls),
-            "parameters": {name: list(names) for name, names in self.parameters.items()},
-            "takes": dict(self.takes),
-            "gives": dict(self.gives),
-            "reads": dict(self.reads),
-            "errors": list(self.errors),
-        }
+        names = ("setup", "defines", "calls", "parameters", "takes", "gives", "reads", "errors")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStep:
+    """An operation: the record that is judged, and the submission's lines behind the parts of its state."""
+
+    record: dict[str, Any]
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By the name that a part has in the state."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What pictures show besides; nothing of it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A case, as far as it can be judged."""
+
+    steps: Sequence[DerivedStep]
+    stopped: str = ""
+    """Why the operation behind the last step cannot be judged; "" where all can."""
+    lines: tuple[int, ...] = ()
+    """The submission's lines that this is about."""
+
+
+Derive = Callable[[Sequence[Operation], Sequence[Mapping[str, Any]]], Derived]
+"""Makes the records that are judged of the operations of a case and the records that a program sent. These may be
+anything: whatever is wrong with them is a step's or `Derived.stopped`, never an exception."""

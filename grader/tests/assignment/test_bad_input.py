@@ -41,7 +41,7 @@ create_sequence 1 5 -> seq
         (("run", SAMPLES / "accepted"), "several files can be graded: beginner_overcommented/llm_memory.c, "),
         (("run", RIGHT, "--output", "/nonexistent/x"), "there is no folder /nonexistent"),
         (("run", RIGHT, "--output", "/tmp", *FEW), "--output /tmp"),
-        (("run", RIGHT, "--output", "/dev/null", *FEW), "--output /dev/null: that is no file"),
+        (("run", RIGHT, "--output", "/dev/null", *FEW), "--output /dev/null: it is not a file"),
         (("repro", RIGHT, "--output", "/tmp"), "--output /tmp"),
         (("run", RIGHT, WRONG, "--output", "x"), "--output takes the report of one submission"),
         (("cases", "--lab", "x"), "there is no lab 'x'"),

@@ -11,7 +11,7 @@ from grader.assignment.lab import Clue, Predicate
 from grader.core.difference import Judgement
 from grader.core.errors import RubricError
 from grader.labs import LABS, open_lab
-from grader.labs.paged_kv import predicates
+from grader.labs.paged_kv.lab import PREDICATES as PREDICATES_OF_PAGED_KV
 from grader.tests.support.toy_lab import lab
 
 _FIRST = """[[mistakes]]
@@ -150,4 +150,4 @@ def test_every_hint_is_a_sentence(name: str) -> None:
 
 def test_every_predicate_is_named_by_a_mistake() -> None:
     """Else it is code for nothing."""
-    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(predicates.PREDICATES.values())
+    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(PREDICATES_OF_PAGED_KV.values())

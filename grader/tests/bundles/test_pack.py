@@ -80,7 +80,7 @@ def test_a_tree_carries_the_cases_that_it_is_given() -> None:
 def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What pip installed of one has no scripts that could set it up."""
     monkeypatch.setattr("grader.bundles.tree._ROOT", tmp_path)
-    with pytest.raises(UsageError, match="made by a clone"):
+    with pytest.raises(UsageError, match="only a clone can make"):
         list(tree(open_lab("paged_kv"), ()))
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_overwritten_without_a_word(tmp_path: Path) -> None:
         put(FILES, folder)
     put([File(name="a", content=b"3"), FILES[1]], folder, replace=True)
     (folder / "notes").write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match="notes in it is no part of this bundle"):
+    with pytest.raises(UsageError, match="notes in it is not part of this bundle"):
         put(FILES, folder, replace=True)
 
     assert held(folder) == {"a": b"3", "b/c": b"2", "notes": b"mine"}
@@ -190,13 +190,18 @@ def test_a_folder_that_nobody_can_make_is_one_sentence(name: str) -> None:
 
     assert told.code == 2
     assert re.fullmatch(
-        r"grade: /proc/x(: we may not write into /proc| cannot be written: .*; write another path)\n", told.err
+        r"grade: /proc/x(: no permission to write to /proc| cannot be written: .*; write another path)\n", told.err
     )
 
 
 @pytest.mark.parametrize(
     ("folder", "complaint"),
-    [("no/such", "there is no folder"), ("file", "is no folder"), ("link", "is no folder"), (".", "a new folder")],
+    [
+        ("no/such", "there is no folder"),
+        ("file", "is not a folder"),
+        ("link", "is not a folder"),
+        (".", "a new folder"),
+    ],
 )
 def test_a_wrong_place_is_said_at_once(folder: str, complaint: str, tmp_path: Path) -> None:
     """Before anything is read or made."""

@@ -16,8 +16,7 @@ import yaml
 
 from grader.assignment.case_selection import HIDDEN_FILE, select_cases
 from grader.bundles.bundle import File
-from grader.bundles.public import public_tree
-from grader.bundles.tree import tree
+from grader.bundles.tree import public_tree, tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab

@@ -15,10 +15,10 @@ import pytest
 from grader import pipeline
 from grader.assignment.lab import Settings
 from grader.classroom import batch, fingerprint, workers
+from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
-from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.workers import Graded, Task, grade, processes
+from grader.classroom.workers import Graded, ProcessPool, Task, grade
 from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import Record, from_json
 from grader.labs import open_lab
@@ -196,7 +196,7 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
     (folder / "unreadable.sh").write_text("deadly", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", deadly)
     run = planned(store, folder)
-    graded(store, folder, run, partial(processes, 2))
+    graded(store, folder, run, partial(ProcessPool, 2))
 
     assert [one.name for one in store.results(run) if not one.is_graded] == ["unreadable"]
 
@@ -225,7 +225,7 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_fold
 _SHARED = """import sys
 from pathlib import Path
 from grader.classroom import batch
-from grader.classroom.locks import run_locks
+from grader.classroom.database import run_locks
 from grader.classroom.store import open_store
 from grader.tests.support.counter_lab import added_counter, grade, in_process
 path, log = map(Path, sys.argv[1:])
@@ -267,7 +267,7 @@ def test_records_are_kept_as_json_that_reads_back(store: Store, folder: Path) ->
     """What stands in the file is the record, with nothing about whose it is."""
     run = planned(store, folder)
     for done in graded(store, folder, run):
-        assert done.kept is not None
-        record = from_json(done.kept.json)
-        assert (record.score, record.verdict) == (done.kept.score, done.kept.verdict)
+        assert done.stored is not None
+        record = from_json(done.stored.json)
+        assert (record.score, record.verdict) == (done.stored.score, done.stored.verdict)
         assert record.submission.students == ()

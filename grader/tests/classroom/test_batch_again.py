@@ -13,7 +13,7 @@ import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Store, open_store
-from grader.classroom.workers import processes
+from grader.classroom.workers import ProcessPool
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
 from grader.tests.classroom.test_batch import graded, planned
@@ -57,8 +57,8 @@ def test_what_is_kept_is_graded_again_on_demand(tmp_path: Path) -> None:
     assert call().code == 1
     path = tmp_path / "grades.sqlite"
     with open_store(path) as store:
-        right = next(store.results(store.run(1), "right_one")).kept
-        wrong = next(store.results(store.run(1), "nothing")).kept
+        right = next(store.results(store.run(1), "right_one")).stored
+        wrong = next(store.results(store.run(1), "nothing")).stored
         assert right is not None
         assert wrong is not None
         lost = replace(wrong, key=right.key)
@@ -81,7 +81,7 @@ def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, mon
     """One that cannot be graded again has what it had."""
     run = planned(store, folder)
     graded(store, folder, run)
-    before = [one.kept for one in store.results(run)]
+    before = [one.stored for one in store.results(run)]
     keys = {one.entry.key for one in store.results(run)}
 
     def broken(*_: object, **__: object) -> None:
@@ -91,7 +91,7 @@ def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, mon
     told = graded(store, folder, run, again=keys)
 
     assert [one.failure for one in told] == ["its grading broke twice: no time"] * 3
-    assert [one.kept for one in store.results(run)] == before
+    assert [one.stored for one in store.results(run)] == before
 
 
 def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store: Store, folder: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_store_that_is_gone_ends_a_batch(
     run = planned(store, folder)
     (tmp_path / "grades.sqlite").unlink()
     with pytest.raises(StoreFailure, match=r"grades\.sqlite: somebody removed or replaced it"):
-        graded(store, folder, run, partial(processes, 2))
+        graded(store, folder, run, partial(ProcessPool, 2))

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from grader.classroom.workers import processes
+from grader.classroom.workers import ProcessPool
 from grader.tests.support.classes import (
     children,
     finished,
@@ -85,7 +85,7 @@ def test_an_interrupted_batch_keeps_what_is_finished(folder: Path, number: signa
     _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130, said.decode()
-    assert "the same command goes on" in said.decode()
+    assert "the same command continues" in said.decode()
     assert "Traceback" not in said.decode()
     assert 1 <= finished(store) < _COUNT
     assert wait_for_silence(folder.parent, 5) == []
@@ -105,7 +105,7 @@ def test_ctrl_c_waits_for_no_worker_that_is_stopped(folder: Path) -> None:
     _, said = process.communicate(timeout=30)
 
     assert time.monotonic() - began < 5  # 3 s, and what a busy machine takes to end a process
-    assert (process.returncode, "the same command goes on" in said.decode()) == (130, True)
+    assert (process.returncode, "the same command continues" in said.decode()) == (130, True)
     assert wait_for_silence(folder.parent, 5) == []
     assert list((folder.parent / "tmp").glob("grade-*")) == []
 
@@ -129,7 +129,7 @@ class Sent:
 
 def test_a_worker_that_is_stopped_sends_no_half_record() -> None:
     """Nobody waits for the other half."""
-    with processes(1) as pool:
+    with ProcessPool(1) as pool:
         size: object = pool.submit(Sent).result(timeout=30)
 
     assert size == 1 << 24

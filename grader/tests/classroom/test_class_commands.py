@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert said.code == 3
         assert "run 1: 4 submissions, 1 accepted, 2 not, points: mean" in said.out
         assert "tie: in/tie: several files can be graded:" in said.out
-        assert "in the roster, but handed in nothing: 1\n  Jar Jar" in said.out
+        assert "in the roster, but submitted nothing: 1\n  Jar Jar" in said.out
         assert "4 of 4 done, 2 failing" in said.err
         assert "not in the roster: syntax, tie" in said.err
         yield made
@@ -144,7 +144,7 @@ def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     assert (difference.code, change["submission"], list(change["rules"])) == (1, "stops_early", ["counts"])
 
     applied = call(place, "regrade", "--apply", "--overrides", "decided.toml")
-    assert "run 3 counts now, in the place of run 1" in applied.err
+    assert "run 3 counts now, instead of run 1" in applied.err
     shown = call(place, "show", "stops_early")
     assert "counts: 50 points instead of " in shown.out
     assert "decided by the instructor: agreed in the lecture" in shown.out

@@ -49,8 +49,8 @@ def rows(said: Said) -> dict[str, dict[str, str]]:
 def told(batch: Said) -> tuple[int, int, int, int, list[str]]:
     """The sum that a batch prints: entries, to be graded, for a person, no submissions; and the names of the last."""
     sums = re.search(
-        r"^\S+: (\d+) entr(?:y|ies): (\d+) to be graded(?:, (\d+) that a person has to look at)?"
-        r"(?:, (\d+) that are no submissions)?\n((?:  .+\n)*)",
+        r"^\S+: (\d+) entr(?:y|ies): (\d+) to be graded(?:, (\d+) that need a person)?"
+        r"(?:, (\d+) that are not submissions)?\n((?:  .+\n)*)",
         batch.err,
         re.MULTILINE,
     )
@@ -170,7 +170,7 @@ def test_a_student_with_the_list_of_an_export_hides_nobody(tmp_path: Path) -> No
     assert [one.name for one in export.submissions] == ["submission_1"]
     assert {one.name: one.reason for one in export.skipped} == {
         "submission_metadata.yml": "the export's list of submissions",
-        "late.zip": "no folder of a submission, as an export names them",
+        "late.zip": "not a submission's folder, as an export names them",
         "export.zip": "beside the folder or zip that holds the class",
         "class.csv": "beside the folder or zip that holds the class",
         ".DS_Store": HIDDEN,
@@ -211,7 +211,7 @@ def test_an_ordinary_class_is_told_in_a_line_and_many_hidden_entries_in_one_more
         "run 1: 1 submission, 0 of them graded already",
     ]
     assert second.err.splitlines()[:3] == [
-        "in: 9 entries: 1 to be graded, 8 that are no submissions",
+        "in: 9 entries: 1 to be graded, 8 that are not submissions",
         "  hidden, or added by macOS: .0, .1, .2, .3, .4, and 3 more",
         "run 1: 1 submission, 1 of them graded already",
     ]

@@ -23,10 +23,8 @@ from distributed import LocalCluster
 
 from grader.classroom import dask_cluster as clusters
 from grader.classroom.dask_cluster import cluster
-from grader.classroom.worker_pool import MOST_SECONDS_TO_END
-from grader.classroom.workers import KILLED, grade
-from grader.cli import batch as commands
-from grader.cli.grading import Where
+from grader.classroom.workers import KILLED, MOST_SECONDS_TO_END, grade
+from grader.cli.batch import BatchOptions, Where
 from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
@@ -97,7 +95,7 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
     until(lambda: not held(there))
 
     assert process.returncode == 130, said.decode()
-    assert "the same command goes on" in said.decode()
+    assert "the same command continues" in said.decode()
     assert "Traceback" not in said.decode()
     assert 1 <= kept < _COUNT
     assert held(there) == []
@@ -207,7 +205,7 @@ def test_without_workers_it_waits_for_some_and_says_so() -> None:
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as empty,
         cluster(address(empty), told.append, patience=0.5) as executor,
-        pytest.raises(NoWorkers, match=r"no worker came .* the same command goes on"),
+        pytest.raises(NoWorkers, match=r"no worker came .* the same command continues"),
     ):
         executor.submit(grade, task()).result(timeout=30)
 
@@ -239,9 +237,7 @@ def test_a_scheduler_that_is_not_there_is_one_clear_error(monkeypatch: pytest.Mo
 
 def read(word: str) -> object:
     """What `grade batch` understands by it."""
-    parser = Parser("grade batch", "")
-    commands.options(parser)
-    return parser.read(["folder", "--executor", word])["executor"]
+    return Parser("grade batch", "", BatchOptions).read(["folder", "--executor", word]).where.executor
 
 
 @pytest.mark.parametrize("word", ["dask:/x", "dask://host", "dask://host:0", "dask://host:65536", "tcp://host:1", ""])
@@ -258,4 +254,36 @@ def test_without_the_package_the_command_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "distributed", None)
 
     with pytest.raises(ToolMissing, match="scripts/setup --dask"):
-        Where(jobs=1, executor="127.0.0.1:8786", sandbox=None).workers(3)
+        Where(jobs=1, executor="127.0.0.1:8786").workers(3)
+
+
+_SILENT = """import os, signal, subprocess, sys, time
+from grader.classroom.dask_cluster import cluster
+from grader.tests.support.pretended import task
+from grader.classroom.workers import grade
+words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
+scheduler = subprocess.Popen([*words, "--scheduler-file", sys.argv[1]], stderr=subprocess.DEVNULL)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+import json
+address = json.load(open(sys.argv[1]))["address"].removeprefix("tcp://")
+try:
+    with cluster(address, print) as executor:
+        executor.submit(grade, task())
+        scheduler.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        started = time.monotonic()
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print(time.monotonic() - started)
+scheduler.kill()
+"""
+
+
+def test_a_scheduler_that_does_not_answer_keeps_nobody(tmp_path: Path) -> None:
+    """From Ctrl-C it is 3 s."""
+    words = [sys.executable, "-c", _SILENT, str(tmp_path / "scheduler.json")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1]) < 3

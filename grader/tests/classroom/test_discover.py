@@ -10,6 +10,9 @@ from grader.classroom import roster
 from grader.classroom.discover import Submitted, find_submissions
 from grader.core.errors import ClassFileError, UsageError
 from grader.core.record import Student
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.odd_classes import NAME, put
+from grader.tests.support.packing import packed
 
 _EXPORT = r"""---
 submission_11:
@@ -31,7 +34,7 @@ submission_12: !ruby/hash:ActiveSupport::HashWithIndifferentAccess
 """
 
 
-def put(folder: Path, *names: str, text: str = "int x;\n") -> None:
+def put_all(folder: Path, *names: str, text: str = "int x;\n") -> None:
     """Files with that text."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +48,7 @@ def found(folder: Path, who: roster.Roster | None = None) -> dict[str, Submitted
 
 def test_a_folder_of_repositories(tmp_path: Path) -> None:
     """Each folder is a submission, at whatever depth its file is; what is hidden is none."""
-    put(tmp_path, "jane/llm_memory.c", "joe/src/llm_memory.c", ".git/llm_memory.c", "README.md")
+    put_all(tmp_path, "jane/llm_memory.c", "joe/src/llm_memory.c", ".git/llm_memory.c", "README.md")
     (tmp_path / "empty").mkdir()
     submitted = found(tmp_path)
 
@@ -58,8 +61,10 @@ def test_a_folder_of_repositories(tmp_path: Path) -> None:
 
 def test_a_flat_folder_of_files(tmp_path: Path) -> None:
     """Each C file is a submission; folders of the same name are others, and none takes another one's place."""
-    put(tmp_path, "jane.c", "joe_llm_memory.c", "jane/llm_memory.c", "jane.c.old/llm_memory.c", "notes.txt", "j\n.c")
-    put(tmp_path / "more", "jane.c/llm_memory.c", "jane/llm_memory.c", "joe.c")
+    put_all(
+        tmp_path, "jane.c", "joe_llm_memory.c", "jane/llm_memory.c", "jane.c.old/llm_memory.c", "notes.txt", "j\n.c"
+    )
+    put_all(tmp_path / "more", "jane.c/llm_memory.c", "jane/llm_memory.c", "joe.c")
 
     assert list(found(tmp_path)) == ["j\\x0a", "jane", "jane.c", "jane.c.old", "joe_llm_memory", "more"]
     assert list(found(tmp_path / "more")) == ["jane", "jane.c", "joe"]
@@ -67,7 +72,7 @@ def test_a_flat_folder_of_files(tmp_path: Path) -> None:
 
 def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
     """Two files as near: no score for anybody to guess, and the others are found."""
-    put(tmp_path, "jane/llm_memory.c", "tie/a/llm_memory.c", "tie/b/llm_memory.c")
+    put_all(tmp_path, "jane/llm_memory.c", "tie/a/llm_memory.c", "tie/b/llm_memory.c")
     submitted = found(tmp_path)
 
     assert submitted["tie"].source is None
@@ -78,8 +83,8 @@ def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inner", ["", "assignment_9_export/"])
 def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
     """Its list says who handed in what, groups too; unpacked into a folder of its own or not."""
-    put(tmp_path, f"{inner}submission_metadata.yml", text=_EXPORT)
-    put(tmp_path, f"{inner}submission_11/llm_memory.c", f"{inner}submission_12/llm_memory.c", f"{inner}other/x.c")
+    put_all(tmp_path, f"{inner}submission_metadata.yml", text=_EXPORT)
+    put_all(tmp_path, f"{inner}submission_11/llm_memory.c", f"{inner}submission_12/llm_memory.c", f"{inner}other/x.c")
     submitted = found(tmp_path)
 
     assert list(submitted) == ["submission_11", "submission_12"]
@@ -91,12 +96,12 @@ def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [\n", "is not YAML"), ("- a\n", "no list of submissions")], ids=["no YAML", "a list"]
+    ("text", "said"), [("a: [\n", "is not YAML"), ("- a\n", "not a list of submissions")], ids=["no YAML", "a list"]
 )
 def test_an_export_whose_list_is_broken_says_so(tmp_path: Path, text: str, said: str) -> None:
     """With its path, and no object is made of what it asks for."""
-    put(tmp_path, "submission_1/llm_memory.c")
-    put(tmp_path, "submission_metadata.yml", text=text)
+    put_all(tmp_path, "submission_1/llm_memory.c")
+    put_all(tmp_path, "submission_metadata.yml", text=text)
 
     with pytest.raises(ClassFileError, match=said):
         found(tmp_path)
@@ -105,7 +110,7 @@ def test_an_export_whose_list_is_broken_says_so(tmp_path: Path, text: str, said:
 def test_a_folder_that_is_no_class_says_what_to_write(tmp_path: Path) -> None:
     """One submission, nothing, a file, a name that is not there."""
     (tmp_path / "nothing").mkdir()
-    put(tmp_path, "one/llm_memory.c")
+    put_all(tmp_path, "one/llm_memory.c")
 
     for name, said in (
         ("one", "it is one submission: grade run"),
@@ -123,8 +128,8 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
     lines = ["Folder,Name,SID,more", 'team,"Doe, Jane",1,x', "team,Joe,2,y", "gone,Jim,3,z", ",,,"]
     if separator == ";":
         lines = [line.replace('"Doe, Jane"', "Doe+ Jane").replace(",", ";").replace("+", ",") for line in lines]
-    put(tmp_path, "class.csv", text="\ufeff" + "\n".join([*lines, ""]))
-    put(tmp_path / "in", "team/llm_memory.c", "stranger/llm_memory.c")
+    put_all(tmp_path, "class.csv", text="\ufeff" + "\n".join([*lines, ""]))
+    put_all(tmp_path / "in", "team/llm_memory.c", "stranger/llm_memory.c")
     who = roster.load(tmp_path / "class.csv")
     submitted = found(tmp_path / "in", who)
 
@@ -135,8 +140,8 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
 
 def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
     """GitHub's folders end with the user's name."""
-    put(tmp_path, "class.csv", text="identifier,github_username,name\n1,Jane-D,Jane\n2,D,Dora\n")
-    put(tmp_path / "in", "hw3-jane-d/llm_memory.c")
+    put_all(tmp_path, "class.csv", text="identifier,github_username,name\n1,Jane-D,Jane\n2,D,Dora\n")
+    put_all(tmp_path / "in", "hw3-jane-d/llm_memory.c")
 
     submitted = found(tmp_path / "in", roster.load(tmp_path / "class.csv"))
     assert [one.name for one in submitted["hw3-jane-d"].students] == ["Jane"]
@@ -145,10 +150,10 @@ def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
 def test_a_wrong_roster_says_all_its_mistakes(tmp_path: Path) -> None:
     """With path and line."""
     path = tmp_path / "class.csv"
-    put(tmp_path, path.name, text="folder,name\na,\n,b\nc,c\nc,c\nd,d,d\n")
+    put_all(tmp_path, path.name, text="folder,name\na,\n,b\nc,c\nc,c\nd,d,d\n")
     with pytest.raises(ClassFileError) as caught:
         roster.load(path)
-    put(tmp_path, path.name, text="who,what\n")
+    put_all(tmp_path, path.name, text="who,what\n")
     with pytest.raises(ClassFileError, match=r"class.csv:1: a column 'folder' or 'name' is missing"):
         roster.load(path)
     path.write_bytes(b"folder,name\na,\xff\n")
@@ -160,6 +165,50 @@ def test_a_wrong_roster_says_all_its_mistakes(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         f"{path}:2: name is empty",
         f"{path}:3: folder is empty",
-        f"{path}:5: c stands there twice",
-        f"{path}:6: more values than columns; put values that hold a comma in quotes",
+        f"{path}:5: c occurs twice",
+        f"{path}:6: more values than columns; put values that contain a comma in quotes",
     ]
+
+
+GOOD, OTHER = RIGHT.encode(), BELOW.encode()
+
+KEEPS: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
+    "flat": ({NAME: GOOD, "a.h": b"a"}, {NAME: GOOD, "a.h": b"a"}),
+    "with its folder": ({f"hw/{NAME}": GOOD}, {f"hw/{NAME}": GOOD}),
+    "without its folder": ({f"hw/{NAME}": GOOD, "hw/a.h": b"a"}, {NAME: GOOD, "a.h": b"a"}),
+    "with other files": ({NAME: GOOD, "a.pdf": b"a"}, {NAME: GOOD, "b.pdf": b"b", ".git/x.sh": b""}),
+    "a zip in it": ({"hw.zip": packed({NAME: GOOD})}, {"hw.zip": packed({NAME: GOOD})}),
+}
+DIFFERS: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
+    "another content": ({NAME: GOOD}, {NAME: OTHER}),
+    "another content of one size": ({NAME: b"ab"}, {NAME: b"ba"}),
+    "one more": ({NAME: GOOD}, {NAME: GOOD, "b.sh": b"b"}),
+    "one less": ({NAME: GOOD, "b.sh": b"b"}, {NAME: GOOD}),
+    "elsewhere": ({f"a/{NAME}": GOOD}, {f"b/{NAME}": GOOD}),
+    "nothing in common": ({"a.pdf": b"a"}, {"b.pdf": b"b"}),
+    "an empty zip": ({}, {NAME: GOOD}),
+}
+
+
+@pytest.mark.parametrize("form", ["folder", "class.zip"])
+@pytest.mark.parametrize("name", [*KEEPS, *DIFFERS])
+def test_a_zip_was_unpacked_where_the_folder_of_its_name_has_its_files(tmp_path: Path, name: str, form: str) -> None:
+    """Whatever else lies there; otherwise it is a submission of its own. In the zip of a class too."""
+    zipped, unpacked = (KEEPS | DIFFERS)[name]
+    files = {"ann.zip": packed(zipped), f"bob/{NAME}": GOOD, **{f"ann/{one}": text for one, text in unpacked.items()}}
+    for file, content in files.items():
+        put(tmp_path / "folder" / file, content)
+    put(tmp_path / "class.zip", packed(files))
+    found = find_submissions(tmp_path / form, NAME, "starts")
+    rows = [one.name for one in found.submissions]
+
+    assert rows == (["ann", "bob"] if name in KEEPS else ["ann", "ann.zip", "bob"])
+    assert [one.name for one in found.skipped] == ["ann.zip"] * (name in KEEPS)
+
+
+def test_a_zip_beside_a_folder_of_another_name_is_a_submission(tmp_path: Path) -> None:
+    """Though it has the same files, in a folder of that name."""
+    put(tmp_path / "hw3" / NAME)
+    put(tmp_path / "ann.zip", packed({f"hw3/{NAME}": GOOD}))
+
+    assert [one.name for one in find_submissions(tmp_path, NAME, "starts").submissions] == ["ann", "hw3"]

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom import batch, prune
-from grader.classroom.store import Run, Store, open_store
-from grader.classroom.worker_pool import Pool
-from grader.classroom.workers import KILLED, LATE, Graded, processes
+from grader.classroom import batch
+from grader.classroom.store import Run, Store, open_store, prune
+from grader.classroom.workers import KILLED, LATE, Graded, ProcessPool
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
@@ -58,7 +57,7 @@ def test_a_grading_that_breaks_is_made_twice_and_then_needs_a_person(
 ) -> None:
     """One that breaks once is graded; what needs a person is tried once more by the same command."""
     how, why = breaks
-    make = partial(processes, 2) if how == "killed" else in_process
+    make = partial(ProcessPool, 2) if how == "killed" else in_process
     logs = [tmp_path / name for name in ("always", "once")]
     hand_in(folder, always=f"{how} {logs[0]}", once=f"{how} {logs[1]} 1", ann="right")
     run = planned(store, folder)
@@ -79,8 +78,7 @@ def test_a_grading_that_does_not_end_twice_needs_a_person(tmp_path: Path, store:
     log = tmp_path / "log"
     hand_in(folder, stuck=f"stuck {log}", ann="right")
     run = planned(store, folder)
-    with processes(1) as pool:
-        assert isinstance(pool, Pool)
+    with ProcessPool(1) as pool:
         (place,) = pool._places
 
         def look_at_the_clock() -> None:
@@ -141,14 +139,14 @@ def test_a_batch_that_ends_after_the_first_time_leaves_it_to_the_next(
     log = tmp_path / "log"
     hand_in(folder, ann=f"raises {log}", bob="right")
     run = planned(store, folder)
-    note = batch._Work.note
+    note = batch._OpenRun.note
 
-    def ends(work: batch._Work, broken: Graded) -> None:
+    def ends(work: batch._OpenRun, broken: Graded) -> None:
         note(work, broken)
         raise Interrupted
 
     with monkeypatch.context() as patched:
-        patched.setattr(batch._Work, "note", ends)
+        patched.setattr(batch._OpenRun, "note", ends)
         with pytest.raises(Interrupted):
             graded(store, folder, run, window=1)
     assert failures(store, run)["ann"] == ("ValueError: boom", False)
@@ -187,9 +185,9 @@ def test_a_later_run_knows_of_it(tmp_path: Path, store: Store, folder: Path) -> 
     assert failures(store, second) == {"ann": (f"{_BROKE}ValueError: boom", True)}
     assert tries(log) == 3
 
-    prune.prune(store, [first])
+    prune(store, [first])
     assert list(failures(store, second)) == ["ann"]
-    prune.prune(store, [second])
+    prune(store, [second])
     assert store.database.row("SELECT count(*) FROM given_up")["count(*)"] == 0  # type: ignore[index]
 
 

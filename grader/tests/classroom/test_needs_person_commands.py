@@ -17,7 +17,7 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import from_json
 from grader.runtime.observation import Replayed
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import Said, grade
 from grader.tests.support.counter.runtime import ShellRuntime
@@ -69,7 +69,7 @@ def _check_batch(made: Path, said: Said) -> None:
     assert "no score until a person has looked at it: 2\n  eve: its" in said.out
     assert "the instrument broke (the same command tries it once more)\n" in said.out
     assert "no score yet" not in said.out
-    assert "in: 5 entries: 4 to be graded, 1 that a person has to look at\n" in said.err
+    assert "in: 5 entries: 4 to be graded, 1 that need a person\n" in said.err
     assert "5 of 5 done, 1 failing, 1 without a score" in said.err
     assert (tries(made / "eve"), tries(made / "fay")) == (2, 2)
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.source import Source
-from grader.classroom.locks import run_locks
-from grader.classroom.prune import chosen, prunable, prune
-from grader.classroom.store import Run, Store, open_store
+from grader.classroom.database import run_locks
+from grader.classroom.store import Run, Store, open_store, prunable, prune, runs_to_remove
 from grader.core.errors import StoreError, UsageError
 from grader.tests.classroom.test_store import RUN, entry, kept
 from grader.tests.support.command import grade
@@ -60,7 +59,7 @@ def test_what_no_run_refers_to_goes(store: Store) -> None:
 def test_old_and_named_runs_go_but_for_the_one_that_counts(store: Store) -> None:
     """With what only they refer to; a run that regraded one of them stays."""
     beside = store.add_run(replace(RUN, fingerprint="9", beside=1), [entry("joe", "shared")])
-    runs = chosen(store, [4], keep=2)
+    runs = runs_to_remove(store, [4], keep=2)
     prune(store, runs)
 
     assert numbers(runs) == [1, 3, 4]
@@ -68,9 +67,9 @@ def test_old_and_named_runs_go_but_for_the_one_that_counts(store: Store) -> None
     assert store.run(beside.id).beside is None
     assert [one.score for one in store.results(store.run(2))] == [1, 1]
     with pytest.raises(UsageError, match="run 2 is the one that counts"):
-        chosen(store, [2], keep=None)
+        runs_to_remove(store, [2], keep=None)
     with pytest.raises(UsageError, match="no run 99"):
-        chosen(store, [99], keep=None)
+        runs_to_remove(store, [99], keep=None)
 
 
 def test_the_file_becomes_smaller(tmp_path: Path, store: Store) -> None:
@@ -86,7 +85,7 @@ def test_the_file_becomes_smaller(tmp_path: Path, store: Store) -> None:
 def test_nothing_is_taken_from_a_batch(tmp_path: Path, store: Store) -> None:
     """As long as it has not ended, wherever it is."""
     path = tmp_path / "grades.sqlite"
-    program = "import sys\nfrom pathlib import Path\nfrom grader.classroom.locks import run_locks\n"
+    program = "import sys\nfrom pathlib import Path\nfrom grader.classroom.database import run_locks\n"
     program += "with run_locks(Path(sys.argv[1])):\n    print('x', flush=True)\n    sys.stdin.readline()\n"
     import subprocess
     import sys
@@ -111,7 +110,7 @@ def test_the_command_says_what_goes_and_asks(tmp_path: Path, store: Store) -> No
     path = tmp_path / "grades.sqlite"
     before = left(store)
     asked = grade("runs", "--prune", "--keep", "1", "--store", path)
-    assert (asked.code, "this goes: 2 runs 1 3, " in asked.err, "write --yes" in asked.err) == (2, True, True)
+    assert (asked.code, "to be removed: 2 runs 1 3, " in asked.err, "write --yes" in asked.err) == (2, True, True)
     assert left(store) == before
     done = grade("runs", "--prune", "--keep", "1", "--yes", "--store", path)
     assert (done.code, "removed; the file had" in done.err) == (0, True)

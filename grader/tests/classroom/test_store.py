@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import roster as rosters
+from grader.classroom.database import run_locks
 from grader.classroom.fingerprint import code
-from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
@@ -217,7 +217,7 @@ def test_a_claim_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None
     program = """import sys, time
 from pathlib import Path
 from grader.classroom.fingerprint import code
-from grader.classroom.locks import run_locks
+from grader.classroom.database import run_locks
 with run_locks(Path(sys.argv[1])) as held:
     print(held.take(sys.argv[2]), flush=True)
     time.sleep(60)"""

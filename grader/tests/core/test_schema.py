@@ -17,7 +17,7 @@ from grader.assignment import case_files
 from grader.core import record
 from grader.core.record import Environment, Protection, Record, from_json, to_json
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.handmade import outcome, record_of, secret_record
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from grader.core.verdict import Judged, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.heap_events import BlockEvent, Event
-from grader.runtime.native.native_played import Fault
+from grader.runtime.native.native_played import BlockEvent, Fault, HeapEvent
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import (
     POSIX,
@@ -72,7 +71,7 @@ def test_what_was_never_set_is_said_without_a_number() -> None:
 
 def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
     """Every case ends with a clean-up, so a leak shows in all of them; the one that differs earlier says more."""
-    lost = [BlockEvent(Event.LIVE, 5, 1, 64, 0, 0)]
+    lost = [BlockEvent(HeapEvent.LIVE, 5, 1, 64, 0, 0)]
     leaking = by_hand(second_case())
     leaking.events = lost
     diagnosed, _ = judged(leaking, leaking, leaking, by_hand(first_case(), (1, _FREE_COUNT, 9)))

@@ -15,8 +15,7 @@ from grader.judge.score import most_points
 from grader.labs.paged_kv.lab import lab
 from grader.report.rule_summary import rule_summary
 from grader.report.text import render
-from grader.runtime.native.heap_events import HELD, BlockEvent, Event
-from grader.runtime.native.native_played import Fault, NativePlayed
+from grader.runtime.native.native_played import HELD, BlockEvent, Fault, HeapEvent, NativePlayed
 from grader.tests.support.programs import around, by_hand, first_case, graded_text, judged, made, observed
 from grader.tests.support.raising import Raising
 
@@ -37,7 +36,7 @@ def wrong(name: str, weight: int = 1) -> NativePlayed:
 def leaking(case: Case, *, allocated_by: int = 1) -> NativePlayed:
     """A case that loses what this operation, counted from 0, allocated."""
     played = by_hand(case)
-    played.events.append(BlockEvent(Event.LIVE, HELD, allocated_by, 64, 0, 0))
+    played.events.append(BlockEvent(HeapEvent.LIVE, HELD, allocated_by, 64, 0, 0))
     return played
 
 

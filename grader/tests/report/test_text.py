@@ -17,7 +17,7 @@ from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.report.escape import cells
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 
 CASES = (

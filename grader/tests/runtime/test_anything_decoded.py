@@ -23,17 +23,15 @@ from grader.report import FORMATS
 from grader.report.view import View
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
-from grader.runtime.native import advice, leaks, lines
-from grader.runtime.native.leaks import heap_use
-from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native import advice, lines, symptoms
 from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark, native_played
-from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.project import NativeProgram
+from grader.runtime.native.replay import FrameKind
+from grader.runtime.native.runtime import NativeObservations
 from grader.runtime.native.symbolize import Lines, lines_at
-from grader.runtime.native.symptoms import stacks_of
-from grader.runtime.native.valgrind.xml import read
-from grader.runtime.native.wire import Kind
-from grader.runtime.program import Built
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.native.symptoms import heap_use, stacks_of
+from grader.runtime.native.valgrind.reports import read
+from grader.runtime.protocol import Built, Named, Place
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Workspace
@@ -78,7 +76,7 @@ def any_frame(chance: random.Random, kind: int) -> bytes:
     """A frame of this kind for the first case, with odd counts and an odd body."""
     counts = [chance.choice(_ODD) % (1 << 32) if chance.randrange(2) else 0 for _ in range(5)]
     operation = chance.choice((-1, 0, 1, 2, 3, 4, 5, 6, 7, -(2**31), 2**31 - 1))
-    body = any_event(chance) if kind == Kind.BLOCK and chance.randrange(3) else any_body(chance)
+    body = any_event(chance) if kind == FrameKind.BLOCK and chance.randrange(3) else any_body(chance)
     return struct.pack("<QIIiiIIIIII", TOKEN, kind, len(body), 0, operation, 1, *counts) + body
 
 
@@ -91,21 +89,21 @@ def _line(address: int) -> SourceLine:
     return SourceLine(file="llm_memory.c", line=(0, 1, 40, 9_999_999)[address % 4], function=f"f{address % 3}")
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", FrameKind)
+def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: FrameKind) -> None:
     """Among the frames of an honest case: compared, joined with what a second run reports, diagnosed and scored."""
-    honest = [frame(Kind.STEP, 0, number, record) for number, record in enumerate(expected_records(first_case()))]
+    honest = [frame(FrameKind.STEP, 0, number, record) for number, record in enumerate(expected_records(first_case()))]
     for seed in _SEEDS:
         chance = random.Random(seed)
         frames = list(honest)
         for _ in range(chance.randrange(1, 6)):
             frames.insert(chance.randrange(len(frames) + 1), any_frame(chance, kind))
-        stream = frame(Kind.BEGIN, 0, -1) + b"".join(frames) + story(1, *expected_records(second_case()))
+        stream = frame(FrameKind.BEGIN, 0, -1) + b"".join(frames) + story(1, *expected_records(second_case()))
         played = taken_down(monkeypatch, stream)
         comparisons = [compare(one, lab().model) for one in played]
         natively = [native_played(one) for one in comparisons]
         uses = [
-            heap_use(one, leaks._completed_events(own, own)) for one, own in zip(comparisons, natively, strict=True)
+            heap_use(one, symptoms._completed_events(own, own)) for one, own in zip(comparisons, natively, strict=True)
         ]
         seen = NativeObservations(
             comparisons=tuple(comparisons), uses=uses, lines=any_lines(stacks_of(comparisons, uses))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader.runtime.native.native_played import NativePlayed
-from grader.runtime.native.valgrind.xml import read
-from grader.runtime.native.wire import Kind
+from grader.runtime.native.replay import FrameKind
+from grader.runtime.native.valgrind.reports import read
 from grader.tests.runtime.native.test_replay import TOKEN, frame, records_of, story, taken_down
 from grader.tests.support.hostile_input import ERROR, WELL, course, mark
 from grader.tests.support.programs import (
@@ -55,8 +55,8 @@ _ANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCh
 @given(st.integers(), st.integers(1, 12))
 def test_no_stream_ends_in_an_exception(monkeypatch: pytest.MonkeyPatch, seed: int, changes: int) -> None:
     """Frames and records: taken down, compared, diagnosed and scored."""
-    extra = frame(Kind.FAULT, 0, 3, struct.pack("<iiQ3Q", 11, 1, 0, 1, 2, 3)) + frame(
-        Kind.BLOCK, 0, 6, _EVENT.pack(3, 0, 0, 0, 0, 8, 1, 2, 3, 0)
+    extra = frame(FrameKind.FAULT, 0, 3, struct.pack("<iiQ3Q", 11, 1, 0, 1, 2, 3)) + frame(
+        FrameKind.BLOCK, 0, 6, _EVENT.pack(3, 0, 0, 0, 0, 8, 1, 2, 3, 0)
     )
     stream = story(0, *expected_records(first_case())) + extra + story(1, *expected_records(second_case()))
     played = taken_down(monkeypatch, mutated(stream, seed, changes))

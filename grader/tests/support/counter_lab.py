@@ -15,7 +15,7 @@ from grader import cli
 from grader.classroom import batch, workers
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import Graded, Task
-from grader.cli import grading
+from grader.cli import batch as commands
 from grader.labs import LABS, LabEntry
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
@@ -45,7 +45,7 @@ def counters_in_process(**changes: Any) -> Iterator[None]:
     known = replace(lab(), **changes)
     with (
         patch.dict(LABS, counter=LabEntry("counter.sh", lambda: known)),
-        patch.object(grading, "processes", lambda _: in_process()),
+        patch.object(commands, "ProcessPool", lambda _: in_process()),
     ):
         grading_plan.cache_clear()  # plans of the counter contain the lab
         try:

@@ -30,14 +30,14 @@ INSIDE = (
     *("result.draw_states:_program", "result.draw_states:_expected"),
     *("runtime.native.advice:_undefined", "runtime.native.advice:_to_fail", "runtime.native.advice:_failures"),
     *("runtime.native.advice:_failure_advice", "runtime.native.advice:_scratch_advice", "runtime.native.advice:replay"),
-    *("runtime.native.call_path:_followed", "runtime.native.call_path:_return_of"),
-    *("runtime.native.compile.instrumented:link", "runtime.native.compile.unneeded_calls:doubtful"),
-    *("runtime.native.leaks:replay", "runtime.native.leaks:_completed_events", "runtime.native.leaks:_live"),
+    *("runtime.native.lines:_followed", "runtime.native.lines:_return_of"),
+    *("runtime.native.compile.build:link", "runtime.native.scan.libc_names:doubtful"),
+    *("runtime.native.symptoms:replay", "runtime.native.symptoms:_completed_events", "runtime.native.symptoms:_live"),
     *("runtime.native.lines:replay", "runtime.native.lines:_report_of", "runtime.native.lines:_named"),
     *("runtime.native.lines:_right_stores", "runtime.native.lines:_places", "runtime.native.lines:_decoded"),
     *("runtime.native.replay:_take_down", "runtime.native.runtime:memcheck", "runtime.native.runtime:completed"),
     *("runtime.native.symbolize:run_tool", "runtime.native.symbolize:_answers", "runtime.native.symbolize:_frames"),
-    *("runtime.native.valgrind.pinpoint:_touched", "runtime.native.valgrind.pinpoint:_identity"),
+    *("runtime.native.valgrind.memcheck:_touched", "runtime.native.valgrind.memcheck:_identity"),
     *("system.sandbox:Workspace.add", "system.sandbox:Workspace.run", "system.sandbox:Workspace.read"),
 )
 """Functions that are called within such stages, some of them elsewhere too: there they work."""

@@ -23,7 +23,7 @@ from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.pytest_plugin import items
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import ROOT
 
 _DAY = 86_400

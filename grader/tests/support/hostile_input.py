@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grader.runtime.native.valgrind.progress import RunProgress, followed
-from grader.runtime.native.valgrind.xml import ReadReport, read
-from grader.runtime.native.wire import Frames, Kind
+from grader.runtime.native.replay import FrameKind, Frames
+from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, followed, read
 from grader.tests.runtime.native.test_replay import TOKEN, frame
 from grader.tests.support.raising import Raising
 
@@ -31,9 +30,9 @@ def course(*, errors: int = 1) -> RunProgress:
         one
         for case in (4, 2)
         for one in (
-            frame(Kind.BEGIN, case, -1),
-            *(frame(Kind.STEP, case, number, struct.pack("<i", errors)) for number in range(3)),
-            frame(Kind.END, case, -1, struct.pack("<iiq", 0, 0, 1000)),
+            frame(FrameKind.BEGIN, case, -1),
+            *(frame(FrameKind.STEP, case, number, struct.pack("<i", errors)) for number in range(3)),
+            frame(FrameKind.END, case, -1, struct.pack("<iiq", 0, 0, 1000)),
         )
     ]
     return followed(Frames(b"".join(frames), TOKEN, 6), {4: 3, 2: 3}, TOKEN)

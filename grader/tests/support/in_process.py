@@ -19,7 +19,7 @@ from unittest import mock
 
 from grader import cli
 from grader.classroom.fingerprint import grading_plan
-from grader.cli import streams
+from grader.cli import terminal
 from grader.system import resources
 from grader.system.confine.launcher import launcher, machine
 
@@ -66,7 +66,7 @@ def _started(words: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> I
             (sys, "stdout", io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), encoding=encoding)),
             (sys, "stderr", io.TextIOWrapper(io.FileIO(2, "wb", closefd=False), encoding=encoding)),
             (tempfile, "tempdir", None),
-            (streams._Noting, "failed", False),
+            (terminal._Noting, "failed", False),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         try:

@@ -49,7 +49,7 @@ def deadly(task: Task) -> Graded:
     """End this process at one source; the others have a point."""
     if b"deadly" in task.source.content:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(key=task.key, kept=StoredRecord.of(task.key, record_of(outcome("append/one"))))
+    return Graded(key=task.key, stored=StoredRecord.of(task.key, record_of(outcome("append/one"))))
 
 
 def murderous(task: Task) -> Graded:

@@ -25,12 +25,11 @@ from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.leaks import heap_use
-from grader.runtime.native.native_observations import NativeObservations
 from grader.runtime.native.native_played import NativePlayed, NativeStep
-from grader.runtime.native.runtime import NativeRuntime
+from grader.runtime.native.runtime import NativeObservations, NativeRuntime
+from grader.runtime.native.symptoms import heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.tests.support.command import SAMPLES

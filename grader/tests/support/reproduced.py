@@ -15,7 +15,7 @@ from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict
 from grader.labs import open_lab
-from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.graded import all_graded

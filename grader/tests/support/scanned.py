@@ -12,7 +12,7 @@ from grader import pipeline
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.programs import first_case, right, second_case
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs hold x86-64 instructions")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.classroom.fingerprint import grading_plan
-from grader.cli import grading
+from grader.cli import batch
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs import LABS, LabEntry
@@ -89,7 +89,7 @@ def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) 
 def toy_in_process() -> Iterator[None]:
     """Let the shelf be a lab, and let commands grade in this process."""
     entry = LabEntry("shelf.py", lab)
-    with patch.dict(LABS, toy=entry), patch.object(grading, "processes", lambda _: in_process()):
+    with patch.dict(LABS, toy=entry), patch.object(batch, "ProcessPool", lambda _: in_process()):
         grading_plan.cache_clear()
         try:
             yield

@@ -25,7 +25,7 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.system.confine.launcher import machine

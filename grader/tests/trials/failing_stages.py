@@ -21,7 +21,7 @@ from grader.assignment.case_selection import select_cases
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.failing_stages import Failing
 

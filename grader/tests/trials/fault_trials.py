@@ -190,7 +190,7 @@ def scores(store: Path) -> dict[str, tuple[str, int]]:
     with open_store(store) as kept:
         runs = list(kept.runs())
         found = list(kept.results(runs[-1])) if runs else []
-    return {one.name: (str(one.verdict), one.kept.score) for one in found if one.kept is not None}
+    return {one.name: (str(one.verdict), one.stored.score) for one in found if one.stored is not None}
 
 
 def _filled(trials: Trials, leave: int) -> AbstractContextManager[None]:

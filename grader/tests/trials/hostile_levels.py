@@ -29,7 +29,7 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.hostile_batch import LAST, Hostile, suite

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from grader.core.difference import NEVER_SET, STILL_EMPTY, UNFILLED, Difference
-from grader.labs.paged_kv.judging.describe import PoolWords, pointer_name
+from grader.core.difference import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
+from grader.labs.paged_kv.judging.describe import UNTOUCHED, PoolWords, pointer_name
 from grader.labs.paged_kv.judging.effects import Effects
-from grader.labs.paged_kv.judging.pool_differences import PoolFacets
 from grader.labs.paged_kv.judging.record import (
     NEXT_WALK,
     PREV_WALK,
@@ -20,9 +20,12 @@ from grader.labs.paged_kv.judging.record import (
     SequenceState,
     Slot,
     engine_prefix,
+    pool_word_name,
 )
 from grader.labs.paged_kv.judging.wrong_target import with_notes
 from reference.operation import Operation, Reply
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.pool import GUARD_WORDS
 from reference.paged_kv.sequence import UNMAPPED
 
 FRESH = int.from_bytes(b"\xa5" * 4, "little", signed=True)
@@ -253,22 +256,16 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
 
 @lru_cache(maxsize=1024)
 def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[Difference, ...]:
-    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are kept."""
-    return tuple(_each_entry(field, want, have))
-
-
-def _each_entry(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> Iterator[Difference]:
+    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are cached."""
+    results = []
     for entry, (wanted, actual) in enumerate(zip(want, have, strict=True)):
         if wanted != actual:
             place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
-            yield Difference(
-                facet="tables",
-                field=place,
-                expected=right,
-                actual=str(actual),
-                tags=frozenset(_entry_tags(wanted, actual)),
-                said=never_set(place, right, actual),
+            tags, sentence = frozenset(_entry_tags(wanted, actual)), never_set(place, right, actual)
+            results.append(
+                Difference(facet="tables", field=place, expected=right, actual=str(actual), tags=tags, said=sentence)
             )
+    return tuple(results)
 
 
 def _entry_tags(want: int, have: int) -> Iterator[str]:
@@ -278,3 +275,80 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
     if want != UNMAPPED and have >= 0:
         yield "remapped"
     yield from _unset_tag(have)
+
+
+_MOST = 96  # a zeroed pool differs in thousands of words; nobody reads more than a few
+
+
+class PoolFacets:
+    """Compares pool words and tells whose business each is: written, copied or untouched."""
+
+    def __init__(self, operation: Operation, effects: Effects, words: PoolWords) -> None:
+        self.operation = operation
+        self.effects = effects
+        self.words = words
+        self.target = None if effects.stored is None else GUARD_WORDS + effects.stored
+        self.stored_somewhere = False
+        """Does kv_data stand at a place where it should not?"""
+
+    def differences(self, want: Slot, have: Slot) -> Iterator[Difference]:
+        """The words that differ, that of kv_data first."""
+        if want.region == have.region:
+            return
+        wanted, actual = array("I", want.region), array("I", have.region)
+        data = self._data()
+        self.stored_somewhere = any(b == data != a for a, b in zip(wanted, actual, strict=False))
+        places = [place for place, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b]
+        places.sort(key=lambda place: place != self.target)  # the target word says most about an append
+        for place in places[:_MOST]:
+            yield self._word(place, wanted[place], actual[place])
+
+    def _word(self, place: int, want: int, have: int) -> Difference:
+        tags, field = frozenset(self._tags(place, have)), pool_word_name(place, self.words.pool_bytes)
+        actual, copied = self.words.text(have, place), self.effects.copied
+        return Difference(
+            facet=self._facet(place),
+            field=field,
+            expected=self.words.text(want, place),
+            actual=actual,
+            tags=tags,
+            said=not_copied(field, copied[0], actual) if copied and COPIED_MEMORY in tags else "",
+        )
+
+    def _facet(self, place: int) -> str:
+        """A copying append answers for the copy and for storing kv_data at all, not for where in the block."""
+        if self.operation.name != "append_kv":
+            return "untouched"
+        if self.effects.copied and (place != self.target or not self.stored_somewhere):
+            return "copied"
+        return "written"
+
+    def _tags(self, place: int, have: int) -> Iterator[str]:
+        block = (place - GUARD_WORDS) // KV_PER_BLOCK
+        yield SHARED_MEMORY
+        if have == 0:
+            yield "zeroed"
+        if not 0 <= block < self.words.pool_bytes // BLOCK_SIZE:
+            yield "outside"
+        if place == self.target:
+            yield "target"
+        if self.effects.copied and block == self.effects.copied[0]:
+            yield "shared-block"
+        if self.effects.copied and block == self.effects.copied[1]:
+            yield "new-block"
+            if place != self.target:
+                yield COPIED_MEMORY
+        if have == self._data():
+            yield "data"
+
+    def _data(self) -> int | None:
+        """The word that an append stores."""
+        if self.operation.name != "append_kv":
+            return None
+        return self.operation.numbers[1] & 0xFFFFFFFF
+
+
+def not_copied(field: str, old_block: int, actual: str) -> str:
+    """Return the sentence for a word that a copying append had to copy."""
+    sentence = f"{field} was not copied from block {old_block}"
+    return sentence if actual == UNTOUCHED else f"{sentence}: it is {actual}"

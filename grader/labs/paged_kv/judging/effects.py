@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.core.difference import Difference
 from grader.core.model import Access, Span
+from grader.labs.paged_kv.judging.record import EngineState, entry_name
 from grader.labs.paged_kv.judging.situations import situation, with_situation
 from reference.operation import Operation, Reply
-from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.oracle import PagedKV
 from reference.paged_kv.sequence import UNMAPPED
@@ -64,3 +66,67 @@ def _next_record(engine: Engine | None, operation: Operation) -> tuple[int, int,
         return 0, 0, UNMAPPED
     logical, offset = divmod(sequence.kv_count, KV_PER_BLOCK)
     return logical, offset, sequence.block_at(logical) if logical < MAX_LOGICAL_BLOCKS else UNMAPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockChoice:
+    """What a program took in a call in the place of the first free blocks."""
+
+    blocks: tuple[int, ...]
+    could_be: bool
+    """Were all of them free? Then everything else follows from this choice."""
+    difference: Difference
+
+
+def own_choice(effects: Effects, before: EngineState, after: EngineState) -> BlockChoice | None:
+    """What a program took in a call, if it is not what the oracle took.
+
+    A block in use counts, and so does what is no block where the call counted one. None when the first free blocks
+    were taken, or none at all: that the tables map something else then is another matter.
+    """
+    blocks = _mapped(effects, after)
+    if blocks is None or blocks == effects.taken:
+        return None
+    could_be = len(set(blocks)) == len(blocks) and all(
+        _is_block(block, before) and before.ref_count[block] == 0 and _is_used(block, after) for block in blocks
+    )
+    if not could_be and after.ref_count and all(_is_used(block, after) for block in effects.taken):
+        return None
+    counted = before.free_local_blocks - after.free_local_blocks == len(blocks)
+    for place, (want, took) in enumerate(zip(effects.taken, blocks, strict=True)):
+        was_taken = _is_used(took, after) if _is_block(took, before) else counted
+        if took != want and was_taken and not (effects.copied and took == effects.copied[0]):
+            return BlockChoice(blocks=blocks, could_be=could_be, difference=_difference(effects, place, took))
+    return None
+
+
+def _difference(effects: Effects, place: int, took: int) -> Difference:
+    l1, l2 = divmod(effects.logical + place, L2_PT_SIZE)
+    return Difference(
+        facet="choice",
+        field=f"the block taken for logical block {effects.logical + place} of sequence {effects.seq_id}",
+        expected=f"block {effects.taken[place]}, the first with ref_count 0",
+        actual=f"block {took}",
+        tags=frozenset([*(["copy-on-write"] if effects.copied else []), *(["no-block"] if took < 0 else [])]),
+        place=entry_name(effects.seq_id, l1, l2),
+    )
+
+
+def _is_block(block: int, state: EngineState) -> bool:
+    return 0 <= block < len(state.ref_count)
+
+
+def _is_used(block: int, state: EngineState) -> bool:
+    """Is it in use, as far as the program's array can be read?"""
+    return not _is_block(block, state) or state.ref_count[block] != 0
+
+
+def _mapped(effects: Effects, state: EngineState) -> tuple[int, ...] | None:
+    """What the tables have where the blocks of these effects belong; None when one of them cannot be read."""
+    sequence = next((sequence for sequence in state.sequences if sequence.seq_id == effects.seq_id), None)
+    if sequence is None or not sequence.tables:
+        return None
+    places = [divmod(effects.logical + number, L2_PT_SIZE) for number, _ in enumerate(effects.taken)]
+    tables = [sequence.tables[l1] for l1, _ in places]
+    entries = [table[l2] for table, (_, l2) in zip(tables, places, strict=True) if table is not None]
+    return tuple(entries) if len(entries) == len(places) else None

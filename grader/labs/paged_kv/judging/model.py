@@ -7,10 +7,9 @@ from dataclasses import replace
 from grader.core.difference import Difference, Judgement
 from grader.core.model import Span
 from grader.labs.paged_kv.judging import effects
-from grader.labs.paged_kv.judging.block_choice import BlockChoice, own_choice
 from grader.labs.paged_kv.judging.describe import described, reply_text
 from grader.labs.paged_kv.judging.differences import differences, standing
-from grader.labs.paged_kv.judging.effects import Effects
+from grader.labs.paged_kv.judging.effects import BlockChoice, Effects, own_choice
 from grader.labs.paged_kv.judging.record import (
     MORE_SEQUENCES,
     RecordState,

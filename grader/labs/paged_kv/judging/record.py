@@ -266,7 +266,7 @@ def decode(record: bytes, slots: int, *, sequences: int = _MOST_SEQUENCES) -> Re
 
     Raises `ValueError` when the bytes are no such record.
     """
-    reader = _Reader(record)
+    reader = _RecordReader(record)
     kind, value = reader.ints(2)
     decoded = [_decode_slot(reader, sequences) for _ in range(slots)]
     if reader.place != len(record):
@@ -274,7 +274,7 @@ def decode(record: bytes, slots: int, *, sequences: int = _MOST_SEQUENCES) -> Re
     return RecordState(ReplyKind(kind), value, decoded)
 
 
-def _decode_slot(reader: _Reader, most: int) -> Slot:
+def _decode_slot(reader: _RecordReader, most: int) -> Slot:
     pool_bytes, lives = reader.ints(2)
     if lives not in (0, 1) or pool_bytes < -1 or (lives and pool_bytes < 0):
         raise ValueError("a record has an engine without a pool")
@@ -283,7 +283,7 @@ def _decode_slot(reader: _Reader, most: int) -> Slot:
     return Slot(pool_bytes=pool_bytes, region=region, engine=engine)
 
 
-def _decode_engine(reader: _Reader, capacity: int, most: int) -> EngineState:
+def _decode_engine(reader: _RecordReader, capacity: int, most: int) -> EngineState:
     pool_ok, total, free, ref_pointer = reader.ints(4)
     ref_count = reader.array(capacity) if ref_pointer == Pointer.OK else array("i")
     list_pointer, mirrored, length = reader.ints(3)
@@ -295,7 +295,7 @@ def _decode_engine(reader: _Reader, capacity: int, most: int) -> EngineState:
     )
 
 
-def _decode_sequence(reader: _Reader) -> SequenceState:
+def _decode_sequence(reader: _RecordReader) -> SequenceState:
     seq_id, kv_count, pointer = reader.ints(3)
     sequence = SequenceState(seq_id, kv_count, _pointer(pointer))
     if sequence.table.readable:
@@ -321,7 +321,7 @@ def _pointer(word: int) -> Pointer:
         raise ValueError(f"{word} is no pointer of a record") from None
 
 
-class _Reader:
+class _RecordReader:
     """Takes ints and bytes off a record, one after the other."""
 
     def __init__(self, data: bytes) -> None:

@@ -33,9 +33,9 @@ def with_notes(
         noted = list(_other_sequence(noted, ids, want, have))
         noted = list(_misplaced(noted, want, have))
         if operation.name == "free_sequence":
-            noted = list(_other_freed(noted, ids[0], want, have))
+            noted = _other_freed(noted, ids[0], want, have)
         if operation.name == "fork_sequence":
-            noted = list(_other_parent(noted, ids, want, have))
+            noted = _other_parent(noted, ids, want, have)
     return noted
 
 
@@ -94,10 +94,9 @@ def _other_sequence(
             yield difference
         elif len(ids) > 1 and other == ids[0]:
             note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
-            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
+            yield _of_another(difference, note)
         else:
-            note = f"Sequence {ids[-1]} was asked for, but sequence {other} changed."
-            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
+            yield _of_another(difference, f"Sequence {ids[-1]} was asked for, but sequence {other} changed.")
 
 
 def _misplaced(differences: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
@@ -168,43 +167,39 @@ def _block(text: str) -> int:
 
 def _other_freed(
     differences: Sequence[Difference], asked: int, want: EngineState, have: EngineState
-) -> Iterator[Difference]:
+) -> list[Difference]:
     """Another sequence left the list than the one that must."""
     left = [sequence.seq_id for sequence in have.sequences]
-    lost = [sequence.seq_id for sequence in want.sequences if sequence.seq_id not in left]
-    for difference in differences:
-        if difference.facet in ("list", "failing") and "next" in difference.field and lost:
-            gone = ", ".join(map(str, lost))
-            still = ", which is still in the list" if asked in left else ""
-            note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
-            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
-        else:
-            yield difference
+    gone = ", ".join(str(sequence.seq_id) for sequence in want.sequences if sequence.seq_id not in left)
+    still = ", which is still in the list" if asked in left else ""
+    note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
+    return [
+        _of_another(difference, note)
+        if gone and difference.facet in ("list", "failing") and "next" in difference.field
+        else difference
+        for difference in differences
+    ]
 
 
 def _other_parent(
     differences: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
-) -> Iterator[Difference]:
+) -> list[Difference]:
     """The child has the blocks of a sequence that is not its parent."""
     parent_id, child_id = ids
     mine, right = _of(have, child_id), _of(want, child_id)
-    other = next(
-        (
-            sequence.seq_id
-            for sequence in want.sequences
-            if mine is not None
-            and right is not None
-            and sequence.seq_id not in ids
-            and sequence.tables == mine.tables != right.tables
-        ),
-        None,
-    )
-    for difference in differences:
-        if other is not None and f"sequence {child_id}: block_table" in difference.field:
-            note = f"The child has the blocks of sequence {other}; its parent is sequence {parent_id}."
-            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
-        else:
-            yield difference
+    if mine is None or right is None or mine.tables == right.tables:
+        return list(differences)
+    others = (other for other in want.sequences if other.seq_id not in ids and other.tables == mine.tables)
+    other = next(others, None)
+    if other is None:
+        return list(differences)
+    note = f"The child has the blocks of sequence {other.seq_id}; its parent is sequence {parent_id}."
+    field = f"sequence {child_id}: block_table"
+    return [_of_another(difference, note) if field in difference.field else difference for difference in differences]
+
+
+def _of_another(difference: Difference, note: str) -> Difference:
+    return replace(difference, note=note, tags=difference.tags | {"other-sequence"})
 
 
 def _of(engine: EngineState, seq_id: int) -> SequenceState | None:

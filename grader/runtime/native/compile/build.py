@@ -1,4 +1,9 @@
-"""Build a C submission with the handout's exact command, then link it; its problems are returned as findings."""
+"""Build a C submission with the handout's exact command, then link it; its problems are returned as findings.
+
+It can be built once more, instrumented to report undefined behaviour or lines while it runs. The functions that the
+instrumented code calls are in harness/faults.c and harness/lines.c. So nothing of libubsan or libtsan is needed, events
+are reported in frames of the report, and the program continues after an event, where a trap would end the case.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +13,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
-from grader.runtime.native.compile.elf import Bind, Elf
-from grader.runtime.native.compile.expected_object import too_many_sections, too_much
-from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.rejected import (
+from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
+from grader.runtime.native.compile.link import Linked, link
+from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, compile_once, link_file
+from grader.runtime.native.project import CProject
+from grader.runtime.native.scan.elf import Bind, Elf, Symbols
+from grader.runtime.native.scan.expected import too_many_sections, too_much
+from grader.runtime.native.scan.rejected import (
     MOST_FINDINGS,
     object_findings,
     program_findings,
     unneeded_calls_advice,
 )
-from grader.runtime.native.compile.symbols import Symbols
-from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
-from grader.runtime.native.native_program import NativeProgram
-from grader.runtime.native.needed_tools import GCC, OBJCOPY
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built
 from grader.system import resources
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
@@ -79,13 +83,13 @@ def build(
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
-            linked = link_file(project, work, compiled, missing)
+            linked = link_file(project, work, elf, missing)
             spent += linked.cpu_seconds
             failed = _link_findings(project, work, linked)
             findings += failed
             if not failed:
-                program = NativeProgram(content=linked.native, checked=linked.checked, source_name=project.source_name)
-                suspicions += program_findings(project, work, compiled, linked)
+                program = linked.program(project.source_name)
+                suspicions += program_findings(project, work, elf, linked)
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
         program=program if not rejected else None,
@@ -207,3 +211,36 @@ def _finding(kind: str, message: str, *, field: str = "", source: tuple[SourceLi
         field=field,
         source=source,
     )
+
+
+_LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
+
+
+def build_sanitized(project: CProject, work: Workspace, source: bytes) -> Built:
+    """Build a program that reports undefined behaviour; see `_built`."""
+    return _built(project, work, source, ("-fsanitize=undefined",), called=SANITIZED_CALLS)
+
+
+def build_with_lines(project: CProject, work: Workspace, source: bytes) -> Built:
+    """Build a program, not optimized, that reports which lines it runs and which line stored what; see `_built`."""
+    return _built(project, work, source, _LINES, called=TRACED_CALLS)
+
+
+def _built(
+    project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, called: Sequence[str]
+) -> Built:
+    """Compile and link `source`, which the handout's command accepts; gcc inserts calls of functions like `called`.
+
+    The result has no program when gcc was stopped, the object exceeds a bound (`too_much`) or the link failed.
+    Warnings are forgiven: the code that gcc inserts causes more of them.
+    """
+    flags = [flag for flag in project.compile_command if flag != "-Werror"]
+    compiled = compile_once(project, work, source, [*flags, *options])
+    elf, spent = compiled.elf, compiled.cpu_seconds
+    if elf is None and compiled.done.succeeded:
+        raise DriverError("gcc says that it compiled the file, and left no object")
+    if elf is None or too_much(elf):
+        return Built(program=None, cpu_seconds=spent)
+    linked = link(project, work, elf, called_by_gcc=called)
+    program = None if linked.step else linked.program(project.source_name)
+    return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

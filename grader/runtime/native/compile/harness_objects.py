@@ -1,4 +1,7 @@
-"""The grader's side of every program: the driver and the harness, compiled once and cached between runs."""
+"""The grader's side of every program: the driver and the harness, compiled once and cached between runs.
+
+A lane is a way to link a program with them; the first that succeeds is used.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,83 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from grader.core.errors import BrokenTool
-from grader.runtime.native.compile import scan
-from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES, dynamic
-from grader.runtime.native.compile.project import FLAGS, CProject
-from grader.runtime.native.compile.startup import start
-from grader.runtime.native.compile.symbols import Symbols
+from grader.runtime.native.project import FLAGS, CProject
+from grader.runtime.native.scan.elf import Elf, Symbols
+from grader.runtime.native.scan.expected import start
+from grader.runtime.native.scan.libc_names import RENAMED
+from grader.runtime.native.scan.suspects import function_names
 from grader.system import process, resources
 from grader.system.folders import cached
 from grader.system.process import Completed, Patience
 
-RENAMED = (
-    *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
-    *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
-    *("exit", "_exit", "_Exit", "quick_exit", "abort"),
-    *("strdup", "strndup", "wcsdup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
-    *("getline", "getdelim", "__getdelim"),
-    *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
-)
-"""Functions of libc that the harness replaces by its own."""
+Lane = Callable[[str, Sequence[str]], list[str]]
+"""Returns the command that links the objects into a program of that name."""
+
+BEFORE, BEHIND = "before.rsp", "behind.rsp"
+"""Files with the arguments before and behind the objects in a command that links a static program."""
+
+# Only code is executable, neither the stack nor constants: suspects.py searches all that is executable.
+
+
+def dynamic(target: str, objects: Sequence[str]) -> list[str]:
+    """Return the usual command: gcc links a dynamic program."""
+    return ["gcc", "-no-pie", "-Wl,-z,noexecstack,-z,separate-code", "-o", target, *objects]
+
+
+def _static(linker: str, code_apart: str) -> Lane:
+    """Return a lane that links a static program with this linker; forking a static program costs half as much.
+
+    What the harness needs of libc is linked to it beforehand (`_link_libc`).
+    """
+
+    def command(target: str, objects: Sequence[str]) -> list[str]:
+        *others, native = objects
+        with_libc = [f"@{BEFORE}", *others, native.replace(".o", "-libc.o"), f"@{BEHIND}"]
+        return [linker, "-static", "--build-id=none", "-znoexecstack", code_apart, "-o", target, *with_libc]
+
+    return command
+
+
+def _freestanding(target: str, objects: Sequence[str]) -> list[str]:
+    """Return the command that links with freestanding.c in the place of libc.
+
+    The link fails where the student's object needs more than freestanding.c has.
+    """
+    code_apart = ("-znoexecstack", "-zseparate-code")
+    return ["ld", "-static", "--gc-sections", *code_apart, "-o", target, *objects, "freestanding.o"]
+
+
+LANES: Mapping[str, Mapping[str, Lane]] = {
+    "program": {
+        "static": _static("ld.gold", "--rosegment"),  # in two thirds of ld's time
+        "static by ld": _static("ld", "-zseparate-code"),
+        "dynamic": dynamic,
+    },
+    "checked": {"freestanding": _freestanding, "dynamic": dynamic},
+}
+"""The lanes by program, in the order in which they are tried."""
+
+
+def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) -> dict[str, dict[str, Lane]]:
+    """Return the lanes to try: those `known` to work here, as "program lane", and the usual one (`dynamic`).
+
+    `only` holds, by program, the only lane to try.
+    """
+    return {
+        program: {
+            name: lane
+            for name, lane in lanes.items()
+            if (only is None or only[program] == name) and (lane is dynamic or f"{program} {name}" in known)
+        }
+        for program, lanes in LANES.items()
+    }
+
 
 SANITIZED_CALLS = ("__ubsan_handle_*",)
 """Functions of the harness that gcc lets a build call that reports undefined behaviour."""
@@ -80,7 +135,7 @@ class HarnessObjects:
     objects: dict[str, bytes]
     """By name: the files that are linked, and files of linker options."""
     starts: Mapping[str, frozenset[str]]
-    """What a known-good program runs besides its functions (startup.py), by program and lane."""
+    """What a known-good program runs besides its functions (expected.py), by program and lane."""
     libc_names: bytes
     """JSON; see `libc` and `only_static`."""
 
@@ -135,7 +190,7 @@ def _make(project: CProject, folder: Path) -> None:
         ]
         _run_own(["objcopy", "--wildcard", *global_names, name], folder)
         elf = Elf.read((folder / name).read_bytes())
-        functions = scan.functions(elf) if elf else []
+        functions = function_names(elf) if elf else []
         kept_names = re.compile(f"main$|{prefix}")
         known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
         (folder / "functions.sym").write_text("".join(known))
@@ -168,8 +223,7 @@ def _link_libc(folder: Path) -> None:
 
 def _try_lanes(project: CProject, folder: Path) -> None:
     """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
-    stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
-    (folder / "known_good.c").write_text("".join(stubs))
+    (folder / "known_good.c").write_text(project.stubs)
     _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], folder)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
@@ -185,7 +239,7 @@ def _try_lanes(project: CProject, folder: Path) -> None:
 
 
 def _write_libc_names(folder: Path) -> None:
-    """Write what the usual link (lanes.py) and a static one get from libc, gcc and the files at a program's start."""
+    """Write what the usual link (`dynamic`) and a static one get from libc, gcc and the files at a program's start."""
     traced = [*dynamic("program", ["marker.o", "known_good.o", "native.o"]), "-Wl,--trace"]
     usual = _defined(_run_own(traced, folder).stdout.decode(), folder) | {"main": ""}  # which the harness has
     static = _defined("\n".join((folder / name).read_text() for name in (BEFORE, BEHIND)), folder)

@@ -9,23 +9,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 
-from grader.runtime.native.compile import unneeded_calls
-from grader.runtime.native.compile.elf import Elf, Flag, Shape
-from grader.runtime.native.compile.expected_object import is_safe
-from grader.runtime.native.compile.harness_objects import RENAMED, HarnessObjects, harness_objects
-from grader.runtime.native.compile.lanes import Lane, dynamic, lanes_with
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.symbols import Symbols
+from grader.runtime.native.compile.harness_objects import (
+    HarnessObjects,
+    Lane,
+    dynamic,
+    harness_objects,
+    lanes_with,
+)
+from grader.runtime.native.project import CProject, NativeProgram
+from grader.runtime.native.scan import libc_names
+from grader.runtime.native.scan.elf import Elf, Flag, SectionType, Symbols
+from grader.runtime.native.scan.expected import is_safe
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, Limits, Workspace
 
 _PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
 """A name that objcopy can read in a list, and that has no version. C allows more names than `str.isidentifier`."""
 
+_SUCCEEDED = Completed(exit_code=0, signal=None, timed_out=False, cpu_seconds=0.0)
+
 _ALL = 0.9
 """The part of its CPU time from which on a tool counts as having used it up: CPU time is counted by ticks."""
 
-_DATA: dict[int, str] = {Shape.PROGBITS: "student_data", Shape.NOBITS: "student_bss"}
+_DATA: dict[int, str] = {SectionType.PROGBITS: "student_data", SectionType.NOBITS: "student_bss"}
 """New names, by type, of all sections with writable data. The harness restores these before every case."""
 
 _CODE = "student_text"
@@ -59,51 +65,49 @@ def _renames(elf: Elf) -> tuple[list[str], list[str]]:
 class Linked:
     """The two programs of one submission, or the failure of the link."""
 
-    done: Completed
-    """How the last step ended."""
+    done: Completed = _SUCCEEDED
+    """How the step that failed ended."""
     step: str = ""
     """The tool that failed; "" when none did."""
     exhausted: bool = False
     """Whether that tool used up all the time or memory that it may use."""
     unresolved: bool = False
     """Whether functions that no file defines are the only reason for the failure."""
-    native: bytes = b""
-    checked: bytes = b""
-    """The program that Valgrind runs."""
+    programs: Mapping[str, Elf] = field(default_factory=dict)
+    """Both programs, by the names of their files: `checked` is the one that Valgrind runs."""
     prefix: str = ""
     """The prefix of the names of the harness's functions in the programs."""
-    gated: bytes = b""
+    gated: Elf | None = None
     """The object that the native program was linked from; that of the other program is nearly the same."""
     starts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By program and lane: what a known-good program runs besides its functions (startup.py)."""
+    """By program and lane: what a known-good program runs besides its functions (expected.py)."""
     lanes: Mapping[str, str] = field(default_factory=dict)
     """The lane of each program, by program."""
     cpu_seconds: float = 0.0
 
-    @property
-    def programs(self) -> dict[str, bytes]:
-        """Both programs, by the names of their files."""
-        return {"program": self.native, "checked": self.checked}
+    def program(self, source_name: str) -> NativeProgram:
+        """Return both programs as one."""
+        native, checked = self.programs["program"].data, self.programs["checked"].data
+        return NativeProgram(content=native, checked=checked, source_name=source_name)
 
 
 def link(
     project: CProject,
     work: Workspace,
-    data: bytes,
     elf: Elf,
     *,
-    missing: Sequence[str],
+    missing: Sequence[str] = (),
     called_by_gcc: Collection[str] = (),
     only: Mapping[str, str] | None = None,
 ) -> Linked:
     """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
 
-    `data` is the student's object, and `elf` is the same, parsed. A step that fails is returned: the caller has to find
-    out the cause. `called_by_gcc` has patterns of the harness's functions that an instrumented object calls; no other
-    object can call these. `only` holds, by program, the only lane to try.
+    `elf` is the student's object. A step that fails is returned: the caller has to find out the cause. `called_by_gcc`
+    has patterns of the harness's functions that an instrumented object calls; no other object can call these. `only`
+    holds, by program, the only lane to try.
     """
     side = harness_objects(project)
-    for name, content in {**side.objects, project.object_name: data}.items():
+    for name, content in {**side.objects, project.object_name: elf.data}.items():
         work.add(name, content)
     steps, others = _before_linking(project, work, side, elf, missing=missing, called_by_gcc=called_by_gcc)
     spent = 0.0
@@ -113,28 +117,26 @@ def link(
         if not done.succeeded:
             return Linked(done=done, step=command[0], exhausted=exhausted, cpu_seconds=spent)
     lanes = lanes_with(side.starts, only)
-    objects = ["marker.o", "gated.o", *others, "native.o"]
-    done, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
-    native, spent = work.read("program"), spent + done.cpu_seconds
-    checked, checked_lane = b"", ""
-    if done.succeeded and Elf.read(native):
-        objects = ["marker.o", "student.o", *others, "valgrind.o"]
-        done, checked_lane, exhausted = _first_that_links(work, lanes["checked"], "checked", objects)
-        checked, spent = work.read("checked"), spent + done.cpu_seconds
-    if exhausted:
-        return Linked(done=done, step="ld", exhausted=True, cpu_seconds=spent)
-    if not done.succeeded or not Elf.read(checked):
-        blind = work.run([*dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
-        spent += blind.cpu_seconds
-        return Linked(done=done, step="ld", unresolved=blind.succeeded and not done.succeeded, cpu_seconds=spent)
+    programs: dict[str, Elf] = {}
+    lane_of: dict[str, str] = {}
+    for name, student, harness in (("program", "gated.o", "native.o"), ("checked", "student.o", "valgrind.o")):
+        objects = ["marker.o", student, *others, harness]
+        done, lane_of[name], exhausted = _first_that_links(work, lanes[name], name, objects)
+        spent += done.cpu_seconds
+        if exhausted:
+            return Linked(done=done, step="ld", exhausted=True, cpu_seconds=spent)
+        program = Elf.read(work.read(name)) if done.succeeded else None
+        if program is None:
+            blind = work.run([*dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
+            unresolved = blind.succeeded and not done.succeeded
+            return Linked(done=done, step="ld", unresolved=unresolved, cpu_seconds=spent + blind.cpu_seconds)
+        programs[name] = program
     return Linked(
-        done=done,
-        native=native,
-        checked=checked,
+        programs=programs,
         prefix=side.prefix,
-        gated=work.read("gated.o"),
+        gated=Elf.read(work.read("gated.o")),
         starts=side.starts,
-        lanes={"program": native_lane, "checked": checked_lane},
+        lanes=lane_of,
         cpu_seconds=spent,
     )
 
@@ -151,8 +153,8 @@ def _before_linking(
     """Return the commands that make student.o and gated.o of the object, and the other objects that they make."""
     symbols = Symbols.of(elf)
     instrumented = [name for pattern in called_by_gcc for name in fnmatch.filter(symbols.undefined, pattern)]
-    refused = unneeded_calls.refused(symbols.undefined.difference(instrumented), side)
-    replaced = (*symbols.undefined.intersection(RENAMED), *instrumented, *refused)
+    refused = libc_names.refused(symbols.undefined.difference(instrumented), side.libc)
+    replaced = (*symbols.undefined.intersection(libc_names.RENAMED), *instrumented, *refused)
     renamed = [f"{name} {side.prefix}{name}" for name in replaced]
     # weak names of inner parts of libc are NULL in the handout's program; in a static one they would not be
     inner = symbols.weak.intersection(side.only_static()) if symbols.weak else frozenset()
@@ -168,7 +170,7 @@ def _before_linking(
     ]
     if not missing and not refused:
         return steps, []
-    stubs = [unneeded_calls.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
+    stubs = [libc_names.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
     stubs += [project.functions[name] for name in missing]
     work.add(project.header.name, project.header.read_bytes())
     _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))

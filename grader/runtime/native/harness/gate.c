@@ -1,5 +1,5 @@
 /* Refuses the student's own system calls. An ordinary program reaches the system through libc, and functions of libc
- * that no submission needs were replaced by ones that fail (unneeded_calls.py); only an attack contains the
+ * that no submission needs were replaced by ones that fail (libc_names.py); only an attack contains the
  * instruction itself. So the kernel is told where the student's code lies, and refuses every call from there with
  * EPERM. It is also told of the only place from which the harness makes the calls that nobody else needs: to unmap
  * pages, and to write to descriptors other than stdout and stderr. From anywhere else, libc's functions included,

@@ -12,18 +12,12 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
-from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.project import NativeProgram
+from grader.runtime.native.replay import Frames
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.native.valgrind.divergence import Heap
-from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
-from grader.runtime.native.valgrind.progress import followed
-from grader.runtime.native.valgrind.xml import Stack, read
-from grader.runtime.native.wire import Frames
-from grader.runtime.source_lines import Place
-from grader.system.process import Completed
+from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, Stack, followed, read
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
 
@@ -44,7 +38,7 @@ _COMMAND = (
     "--leak-check=no",  # at the end; the harness requests one after each case that left memory allocated
     "--show-leak-kinds=all",
     "--num-callers=24",
-    "--read-inline-info=no",  # saves a quarter of the start-up; xml.py finds the names that are lost
+    "--read-inline-info=no",  # saves a quarter of the start-up; reports.py finds the names that are lost
     "--vgdb=no",
     "--sanity-level=0",  # it would search its own tables twice, which only serves its developers
     "--demangle=no",  # C has no mangled names, and some demangled names grow to gigabytes
@@ -53,53 +47,38 @@ _COMMAND = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ValgrindRun:
     """What one process of Valgrind reported."""
 
-    begun: tuple[int, ...]
-    ended: frozenset[int]
-    at: Place
-    """The case and operation that it reached."""
-    errors: tuple[MemoryFault, ...]
-    counted: dict[Place, int]
+    course: RunProgress
+    report: ReadReport
     hangs: bool
-    where: tuple[SourceLine, ...]
-    """The student's lines where it was when its position was requested."""
     out_of_time: bool
     """Whether it was ended because the machine is busy, which is not the program's fault."""
     by_limit: bool
     """Whether it was ended for the total time that it used."""
     sleeps: bool
     """Whether it used less CPU time than its limit and slept for the rest. No program needs to sleep."""
-    did: dict[int, list[Heap]]
-    """By case, what each operation did to the heap."""
-    left: dict[int, int]
-    """By case that ended, how many allocations were left."""
-    unfreed: tuple[Unfreed, ...]
     stderr: str
     cpu_seconds: float
     cut: bool
+    """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
     unexplained: bool
-    unread: str
-    """Why its report could not be read in full; see `xml.ReadReport`."""
     too_slow: bool = False
     """Whether it used far more time than Valgrind needs for what its cases do natively."""
 
     @property
     def gives_up(self) -> bool:
         """Whether no further process would help."""
-        return not self.begun or self.out_of_time or self.by_limit
+        return not self.course.begun or self.out_of_time or self.by_limit
 
-    def did_all(self, number: int, case: Case) -> bool:
-        """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
-        return len(self.did[number]) == len(case.trace.operations)
-
-    def without(self, case: int) -> Run:
+    def without(self, case: int) -> ValgrindRun:
         """Return the same run without what belongs to that case."""
-        errors = tuple(error for error in self.errors if error.case != case)
-        counted = {place: count for place, count in self.counted.items() if place[0] != case}
-        did = {number: steps for number, steps in self.did.items() if number != case}
-        return replace(self, errors=errors, counted=counted, did=did)
+        errors = tuple(error for error in self.report.errors if error.case != case)
+        counted = {place: count for place, count in self.course.counted.items() if place[0] != case}
+        did = {number: steps for number, steps in self.course.did.items() if number != case}
+        course = replace(self.course, counted=counted, did=did)
+        return replace(self, course=course, report=replace(self.report, errors=errors))
 
 
 def run_once(
@@ -113,7 +92,7 @@ def run_once(
     origins: bool,
     optional: OptionalStages,
     bare: bool = False,
-) -> Run:
+) -> ValgrindRun:
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
@@ -139,28 +118,22 @@ def run_once(
     report = read(document, course, program.source_name, look_up, optional=optional)
     worked = done.cpu_seconds > _MOST_OF * cpu_limit
     by_limit = done.slow or (done.signal in (signal.SIGKILL, signal.SIGXCPU) and worked)
-    cut = not (by_limit or report.unread) and _is_cut(done, document, through=course.through)
     ended = by_limit or done.timed_out or done.flooded or done.large
+    complete = ended or report.unread or document.rstrip().endswith(_LAST_WORD)
+    cut = not complete and (course.through or done.exit_code in _HARNESS_EXITS)
     explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
-    return Run(
-        begun=tuple(course.begun),
-        ended=frozenset(course.ended),
-        at=course.at,
-        errors=report.errors,
-        counted={place: count for place, count in course.counted.items() if count},
+    unread = _unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut)
+    return ValgrindRun(
+        course=course,
+        report=replace(report, unread=unread),
         hangs=done.silent,
-        where=report.where,
         out_of_time=done.timed_out and not done.silent,
         by_limit=by_limit,
         sleeps=done.slow and not worked,
-        did=course.did,
-        left=course.left,
-        unfreed=report.unfreed,
         stderr=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
         cut=cut,
-        unread=_unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut),
     )
 
 
@@ -174,12 +147,6 @@ def _unread(unread: str, *, large: bool, too_much: bool, cut: bool) -> str:
     if too_much:
         return "comes with more messages than any program needs"
     return "was cut off before its end" if cut else ""
-
-
-def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
-    """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
-    ours = done.timed_out or done.flooded or done.large
-    return (through or done.exit_code in _HARNESS_EXITS) and not ours and not document.rstrip().endswith(_LAST_WORD)
 
 
 def _placed(work: Workspace, program: NativeProgram, *, bare: bool) -> str:

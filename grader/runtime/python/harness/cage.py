@@ -29,23 +29,12 @@ _UNHEARD = {
 """Functions that reach outside, or get at further modules, without an audit event."""
 _NEVER = ("ctypes", "_ctypes")
 """Modules that reach any memory, which other modules import too."""
-_HIDDEN = [
-    "os",
-    "posix",
-    "posixpath",
-    "_signal",
-    "signal",
-    "resource",
-    "select",
-    "json",
-    "plain",
-    "table",
-    "cage",
-    "program",
-    "lines",
-    "given",
-    "__main__",
-]
+_HIDDEN = frozenset(
+    (
+        *("os", "posix", "posixpath", "_signal", "signal", "resource", "select", "json"),
+        *("cage", "modules", "plain", "program", "__main__"),
+    )
+)
 
 
 def close_in(cpu_seconds):

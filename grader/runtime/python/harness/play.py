@@ -23,10 +23,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import cage
-import given
-import imports
+import modules
 import program
-import table
 from plain import encoded
 
 _HEAD = struct.Struct(">BII")
@@ -98,23 +96,23 @@ class Harness:
     def begin(self, names):
         """Compile everything that children need."""
         self.code = compile(self.source, self.file, "exec", dont_inherit=True)
-        self.table = table.Table(self.header["table"])
+        self.table = program.CompiledTable(self.header["table"])
         codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
-        self.given = given.Given(codes, recorded=self.table.reads_calls)
+        self.given = modules.Given(codes, recorded=self.table.reads_calls)
         texts = [*self.header["given"].values(), self.header["table"]["defines"]]
         own = self.header["given"]
-        needed = [name for text in texts for name in imports.look(text.encode(), "", own)[1] if name not in own]
+        needed = [name for text in texts for name in modules.look(text.encode(), "", own)[1] if name not in own]
         cage.forbid_memory()
-        imports.preload([*names, *needed])
+        modules.preload([*names, *needed])
         cage.refuse_unheard()
 
     def check(self):
         """Compile the text in one child, execute it in another one, and report both."""
-        imports.preload_encoding(self.source)
+        modules.preload_encoding(self.source)
         looked = []
 
         def look(send):
-            problems, names = imports.look(self.source, self.file, self.header["given"])
+            problems, names = modules.look(self.source, self.file, self.header["given"])
             send(b"C", encoded({"problems": problems, "imports": names}).encode())
 
         def heard(kind, body):
@@ -144,7 +142,7 @@ class Harness:
 
     def _runner(self, send):
         name, demanded = self.header["module"], self.header["demanded"]
-        runner = program.Program(self.table, self.code, name, self.file, demanded, self.given, send)
+        runner = program.Submission(self.table, self.code, name, self.file, demanded, self.given, send)
         program.answer_interruptions(runner)
         cage.hide_modules(self.header["imports_allowed"])
         cage.refuse_doors()

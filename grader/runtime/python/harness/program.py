@@ -1,18 +1,87 @@
-"""Run one trace on a student's module: call by call, with a report after each.
+"""Run one trace on a student's module by the lab's table: call by call, with a report after each.
 
-Everything here happens in a process that has given up its rights. What the module does to this process (patched
-built-in functions, wild objects, endless loops) ends or distorts its own trace only.
+Everything here but the compilation of the table happens in a process that has given up its rights. What the module does
+to this process (patched built-in functions, wild objects, endless loops) ends or distorts its own trace only.
+
+The table's texts are those that a student reads in a reproduction. Each becomes the code of a function, because a call
+of a function passes no audit hook, and texts are executed several times for each operation.
 """
 
+import ast
+import re
 import signal
 import sys
 import types
 
-import lines
-import table
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain
 
+_PLACE = re.compile(r"\[?(?P<among>.+)\[\{\}\]\]?")
+_FUNCTION = type(lambda: None)
+_MOST_STEPS = 5_000
+_MOST_LINES = 200
 _MOST_FRAMES = 24
+
+
+class CompiledTable:
+    """All texts of a lab's table, compiled once for all cases."""
+
+    def __init__(self, described):
+        self.setup = compile(described["setup"], "<setup>", "exec")
+        self.defines = compile(described["defines"], "<defines>", "exec")
+        self.parameters = described["parameters"]
+        self.calls = {name: _statements(name, text) for name, text in described["calls"].items()}
+        self.takes = {name: _taking(text) for name, text in described["takes"].items()}
+        self.among = {name: _among(text) for name, text in described["takes"].items()}
+        self.gives = described["gives"]
+        self.reads = {name: _value(name, text) for name, text in described["reads"].items()}
+        self.errors = frozenset(described["errors"])
+        texts = [described["defines"], *described["calls"].values(), *described["reads"].values()]
+        self.reads_calls = any("calls_of(" in text for text in texts)
+
+
+def bound(codes, space):
+    """Return the functions of these codes, with their names in `space`."""
+    return {name: code and _FUNCTION(code, space) for name, code in codes.items()}
+
+
+def _statements(name, text):
+    """Compile statements; names that they assign are global, and the value of a last expression is returned."""
+    body = ast.parse(text).body
+    if body and isinstance(body[-1], ast.Expr):
+        body[-1] = ast.Return(body[-1].value)
+    assigned = {node.id for node in ast.walk(ast.Module(body, [])) if _is_assigned(node)}
+    outside = [ast.Global(sorted(assigned))] if assigned else []
+    function = ast.parse("def call(): pass").body[0]
+    function.body = [*outside, *body]
+    return _code(ast.Module([function], []), name)
+
+
+def _is_assigned(node):
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _value(name, text, parameters=""):
+    """Compile an expression."""
+    return _code(ast.parse(f"lambda {parameters}: ({text})"), name)
+
+
+def _code(tree, name):
+    """Return the code of the function that a module consists of."""
+    module = compile(ast.fix_missing_locations(tree), f"<{name}>", "exec")
+    return next(value for value in module.co_consts if hasattr(value, "co_code"))
+
+
+def _taking(text):
+    """Compile what an argument stands for: "[block[{}]]" takes a list, "block[{}]" a single value."""
+    if text.startswith("[") and text.endswith("]"):
+        text = f"[{text[1:-1].format('_item')} for _item in _given]"
+    return _value("argument", text.format("_given"), "_given")
+
+
+def _among(text):
+    """Compile the list or dict in which an argument's objects are; None where the text has no such form."""
+    match = _PLACE.fullmatch(text)
+    return _value("objects", match["among"]) if match else None
 
 
 class Ended(Exception):
@@ -28,7 +97,7 @@ def absent(file, name):
     return missing
 
 
-class Program:
+class Submission:
     """The submission's module, executed anew, and the names by which the lab's table speaks of its objects."""
 
     def __init__(self, compiled, code, name, file, demanded, given, send):
@@ -50,7 +119,7 @@ class Program:
         for number, (name, arguments) in enumerate(operations):
             watch = None
             if watched is not None and watched["operation"] == number:
-                watch = lines.Watch(self.file, self.reads.get(watched["read"]), watched["entry"], name)
+                watch = Watch(self.file, self.reads.get(watched["read"]), watched["entry"], name)
             reply = self._call(name, arguments, watch)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
@@ -86,8 +155,8 @@ class Program:
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
-        self.calls, self.takes = (table.bound(codes, self.space) for codes in (self.table.calls, self.table.takes))
-        self.among, self.reads = (table.bound(codes, self.space) for codes in (self.table.among, self.table.reads))
+        self.calls, self.takes = (bound(codes, self.space) for codes in (self.table.calls, self.table.takes))
+        self.among, self.reads = (bound(codes, self.space) for codes in (self.table.among, self.table.reads))
 
     def _call(self, name, arguments, watch):
         """Make a call and return its reply as a record has it."""
@@ -163,7 +232,7 @@ class Program:
 
     def report_interruption(self, frame):
         """Say at which lines the program is when its time is used up."""
-        self.send(b"H", encoded({"lines": lines.stack_of(frame, self.file)}).encode())
+        self.send(b"H", encoded({"lines": stack_of(frame, self.file)}).encode())
 
 
 def _what(error):
@@ -182,3 +251,88 @@ def answer_interruptions(program):
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
 
     signal.signal(signal.SIGPROF, asked)
+
+
+def stack_of(frame, file):
+    """The student's lines on the stack of a frame, those of the called method first."""
+    seen = []
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            seen.append([frame.f_lineno, frame.f_code.co_name])
+        frame = frame.f_back
+    return seen[::-1][:_MOST_FRAMES]
+
+
+class Watch:
+    """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
+
+    def __init__(self, file, read, entry, call):
+        self.file = file
+        self.caller = f"<{call}>"
+        self.read = read
+        self.entry = entry
+        self.value = self._value()
+        self.before = []
+        self.changed = []
+        self.returned = []
+        self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what table functions call
+        self.depth = 0
+        self.direct = False  # whether the call text itself made the call that is being traced
+        self.steps = 0
+
+    def begin(self):
+        """Trace from here on."""
+        sys.settrace(self._enter)
+
+    def end(self):
+        """Trace no more, and look once more."""
+        sys.settrace(None)
+        self._look()
+
+    def seen(self):
+        """What was seen: the stack of the line that changed it last, of the return, and the lines that ran."""
+        ran = self.ran or self.ran_besides
+        lines = [[line, ran[line]] for line in sorted(ran)[:_MOST_LINES]]
+        return {"changed": self.changed, "returned": self.returned, "ran": lines}
+
+    def _enter(self, frame, event, _):
+        if frame.f_code.co_filename != self.file:
+            return None
+        if self.depth == 0:
+            self.direct = frame.f_back is not None and frame.f_back.f_code.co_filename == self.caller
+        self.depth += 1
+        return self._inside
+
+    def _inside(self, frame, event, argument):
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            return None
+        self._look()
+        if event == "line":
+            self.before = stack_of(frame, self.file)
+            if self.depth == 1:
+                (self.ran if self.direct else self.ran_besides)[frame.f_lineno] = frame.f_code.co_name
+        elif event == "return":
+            self.depth -= 1
+            if self.depth == 0 and (self.direct or not self.ran):
+                self.returned = stack_of(frame, self.file)
+        return self._inside
+
+    def _look(self):
+        """Note the line before, if it changed the watched part."""
+        value = self._value()
+        if value != self.value:
+            self.value = value
+            self.changed = self.before
+
+    def _value(self):
+        if self.read is None:
+            return None
+        try:
+            value = plain(self.read())
+        except BaseException:  # a part that cannot be read has a value of its own
+            return "?"
+        if self.entry and type(value) is list:
+            place = int(self.entry)
+            return value[place] if place < len(value) else "?"
+        return value.get(self.entry) if self.entry and type(value) is dict else value

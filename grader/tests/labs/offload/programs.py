@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from grader.labs.offload.device.device import Call, Config, Device
+from grader.labs.offload.device import LoggedCall, LoggedDevice, ModelSizes
 
-CONFIG = Config(num_layers=2, num_cpu_blocks=3, block_size=2, num_kv_buffers=2, max_seq_len=6)
+CONFIG = ModelSizes(num_layers=2, num_cpu_blocks=3, block_size=2, num_kv_buffers=2, max_seq_len=6)
 
 _GIVEN = Path(__file__).parents[3] / "labs" / "offload" / "given" / "offload_device.py"
 
@@ -28,7 +28,7 @@ def given() -> ModuleType:
     return module
 
 
-def calls_of(log: list[Any], config: Config = CONFIG) -> tuple[Device, list[Call]]:
+def calls_of(log: list[Any], config: ModelSizes = CONFIG) -> tuple[LoggedDevice, list[LoggedCall]]:
     """Return the grader's device after a log, and the calls of the log."""
-    device = Device(config)
+    device = LoggedDevice(config)
     return device, [device.take(entry) for entry in log]

@@ -13,11 +13,11 @@ from grader.assignment.case_selection import load_cases
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.labs import open_lab
-from grader.labs.offload.device.device import Config
-from grader.labs.offload.judging.derive import derive
-from grader.labs.offload.judging.replay import Replay
-from grader.runtime.python.derived import Derived
+from grader.labs.offload.derive import derive
+from grader.labs.offload.device import ModelSizes
+from grader.labs.offload.replay import Replay
 from grader.runtime.python.runtime import PythonRuntime
+from grader.runtime.python.table import Derived
 from grader.tests.support.command import ROOT
 from reference.operation import Operation
 
@@ -51,4 +51,4 @@ def graded(path: Path, chosen: Sequence[Case] = ()) -> tuple[Record, list[Sent]]
 
 def replay_of(operation: Operation) -> Replay:
     """The grader's device for a case of an engine or a runner, which this operation begins."""
-    return Replay(Config(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
+    return Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))

@@ -6,7 +6,7 @@ from grader import pipeline
 from grader.core.chart import Chart, ComparedChart
 from grader.core.picture import Drawing
 from grader.labs import open_lab
-from grader.labs.offload.charts import charts
+from grader.labs.offload.lab import charts
 from grader.tests.support.charted import cases, text_of
 from grader.tests.support.command import ROOT
 

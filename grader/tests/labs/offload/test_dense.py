@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from grader.labs.offload.device.dense import Array, model_of, pair_lengths
+from grader.labs.offload.dense import Array, model_of, pair_lengths
 from grader.tests.labs.offload.programs import CONFIG
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2]

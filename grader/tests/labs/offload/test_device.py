@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grader.labs.offload.device.device import MOST_VALUES, Device, WrongEntry
+from grader.labs.offload.device import MOST_VALUES, LoggedDevice, WrongEntry
 from grader.tests.labs.offload.programs import CONFIG, calls_of, given
 
 _ANYTHING: tuple[Any, ...] = (None, True, -1, 0, 1, 2, 3, 10**30, 0.5, "x", "attention", [], [0], {}, [0, 0, 2])
@@ -63,7 +63,7 @@ def test_the_grader_takes_what_the_device_logs() -> None:
     assert [entry[0] for entry in dev._log] == [call.name for call in calls]
     assert [(MOST_VALUES - dev._left[False]) * 8, (MOST_VALUES - dev._left[True]) * 8] == [
         device.device_bytes,
-        device.pinned_bytes,
+        8 * device.pinned_values,
     ]
 
 
@@ -204,7 +204,7 @@ def test_a_log_of_anything_is_refused_entry_by_entry() -> None:
                 break
             place = place[key]
         place[key] = copy.deepcopy(random.choice(_ANYTHING))
-        device = Device(CONFIG)
+        device = LoggedDevice(CONFIG)
         try:
             for line in log:
                 device.take(line)

@@ -14,10 +14,10 @@ import pytest
 
 from grader.judge.compare import compare
 from grader.labs import open_lab
-from grader.labs.offload.device.device import Config, Device, Span
-from grader.labs.offload.device.schedules import SCHEDULES, Memory
-from grader.labs.offload.judging.derive import derive
-from grader.labs.offload.judging.replay import numbers_of
+from grader.labs.offload.derive import derive
+from grader.labs.offload.device import LoggedDevice, ModelSizes, RowSpan
+from grader.labs.offload.replay import numbers_of
+from grader.labs.offload.schedules import SCHEDULES, Memory
 from grader.runtime.observation import Played, PlayedStep
 from grader.tests.labs.offload.programs import given
 from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded, replay_of
@@ -80,7 +80,7 @@ def test_an_accepted_program_computes_the_same_under_every_schedule(name: str) -
             assert log.races == []
 
             if operation.name in ("prefill", "decode") and "returned" in record["reply"]:
-                span = Span(replay.storage["logits"], 0, 1)
+                span = RowSpan(replay.storage["logits"], 0, 1)
                 right = schedules["eager"].memory.rows(span)
                 for schedule in schedules.values():
                     assert np.allclose(right, schedule.memory.rows(span), rtol=1e-9, atol=1e-9)
@@ -95,9 +95,9 @@ def test_the_storage_has_the_sizes_of_a_large_model() -> None:
         blocks = 131072 // size
         dev = given().Device(given().Config(num_cpu_blocks=blocks, block_size=size, **sizes))
         dev._left = {False: 1 << 50, True: 1 << 50}
-        config = Config(num_cpu_blocks=blocks, block_size=size, **sizes)
+        config = ModelSizes(num_cpu_blocks=blocks, block_size=size, **sizes)
         OffloadEngine(dev, config)  # type: ignore[arg-type]  # a config has the same attributes
-        device = Device(config, most_values=1 << 50)
+        device = LoggedDevice(config, most_values=1 << 50)
         for entry in dev._log:
             device.take(entry)
 
@@ -162,7 +162,7 @@ def test_records_of_anything_are_judged(name: str) -> None:
     ("entries", "why"),
     [
         ([["alloc", [9, 0], [1 << 40, 1], 3]], "is not the next buffer"),
-        ([["gemm", [0], {}, 3]], "is no call of the device"),
+        ([["gemm", [0], {}, 3]], "is not a call of the device"),
         ("log", "its log cannot be read"),
         ([["sync", [], [], 1]] * 30_000, "a thousand times"),
     ],

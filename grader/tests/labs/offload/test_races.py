@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.labs.offload.device.dense import model_of
-from grader.labs.offload.device.device import Call, Span
-from grader.labs.offload.device.races import Races
-from grader.labs.offload.device.schedules import SCHEDULES, Memory
+from grader.labs.offload.dense import model_of
+from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.races import Clocks, Races, Serial, StreamWork, edge_of
+from grader.labs.offload.schedules import SCHEDULES, Memory
 from grader.tests.labs.offload.programs import CONFIG, calls_of, given
 
 _PROGRAMS = 1500
@@ -56,9 +56,9 @@ def _program(random: Random) -> list[Any]:
     return log
 
 
-def _edges(calls: Sequence[Call]) -> tuple[list[Call], set[tuple[int, int]]]:
+def _edges(calls: Sequence[LoggedCall]) -> tuple[list[LoggedCall], set[tuple[int, int]]]:
     """The work of a program, and which comes directly before which, read from Part 0 without clocks."""
-    work: list[Call] = []
+    work: list[LoggedCall] = []
     before: set[tuple[int, int]] = set()
     tails: dict[int, int] = {}
     events: dict[int, list[int]] = {}
@@ -101,14 +101,14 @@ def _orders(count: int, before: set[tuple[int, int]]) -> Iterator[list[int]]:
     yield from go([])
 
 
-def _conflict(one: Call, other: Call) -> bool:
-    def meet(spans: Sequence[Span], others: Sequence[Span]) -> bool:
+def _conflict(one: LoggedCall, other: LoggedCall) -> bool:
+    def meet(spans: Sequence[RowSpan], others: Sequence[RowSpan]) -> bool:
         return any(a.buffer == b.buffer and a.lo < b.hi and b.lo < a.hi for a in spans for b in others)
 
     return meet(one.writes, (*other.reads, *other.writes)) or meet(one.reads, other.writes)
 
 
-def _differ(calls: Sequence[Call]) -> bool:
+def _differ(calls: Sequence[LoggedCall]) -> bool:
     """Whether two orders of the work differ in the order of two conflicting accesses."""
     work, before = _edges(calls)
     pairs = [(a, b) for b in range(len(work)) for a in range(b) if _conflict(work[a], work[b])]
@@ -194,4 +194,51 @@ def test_the_host_reads_what_it_waited_for() -> None:
         for call in calls:
             races.take(call)
 
-        assert bool([*races.host_reads(Span(0, 0, 1))]) is not waits
+        assert bool([*races.host_reads(RowSpan(0, 0, 1))]) is not waits
+
+
+def _by_sync(dev: Any, compute: Any, load: Any) -> None:
+    dev.sync(compute)
+    dev.sync(load)
+    dev.sync()
+
+
+def _by_event(dev: Any, compute: Any, load: Any) -> None:
+    early, late = dev.event(), dev.event()
+    dev.wait(compute, early)
+    dev.record(late, load)
+    dev.wait(compute, late)
+
+
+@pytest.mark.parametrize(("waits", "name", "number"), [(_by_sync, "sync", 1), (_by_event, "wait", 1)])
+def test_the_first_wait_that_orders_the_two_is_named(
+    waits: Callable[[Any, Any, Any], None], name: str, number: int
+) -> None:
+    """One before it, for something else, is not blamed."""
+    dev = given().Device(given().Config(2, 3, 2, 2, 6))
+    compute, load = dev.stream(), dev.stream()
+    ring, host = dev.alloc(4, CONFIG.kv_width, compute), dev.alloc_pinned(4, CONFIG.kv_width)
+    dev.copy(ring, host, load)
+    waits(dev, compute, load)
+    dev.launch("rotary", compute, x=ring, pos=0)
+    _, calls = calls_of(dev._log)
+    clocks = Clocks()
+    works = {call.name: work for call in calls if isinstance(work := clocks.take(call), StreamWork)}
+    edge = edge_of(Serial(works["copy"], works["rotary"], 0), calls)
+
+    assert edge is [call for call in calls if call.name == name][number]
+
+
+def test_work_of_one_stream_needs_no_wait() -> None:
+    """Its place in the stream orders it."""
+    dev = given().Device(given().Config(2, 3, 2, 2, 6))
+    stream = dev.stream()
+    ring, host = dev.alloc(4, CONFIG.kv_width, stream), dev.alloc_pinned(4, CONFIG.kv_width)
+    dev.copy(ring, host, stream)
+    dev.sync()
+    dev.launch("rotary", stream, x=ring, pos=0)
+    _, calls = calls_of(dev._log)
+    clocks = Clocks()
+    works = {call.name: work for call in calls if (work := clocks.take(call)) is not None}
+
+    assert edge_of(Serial(works["copy"], works["rotary"], 0), calls) is None

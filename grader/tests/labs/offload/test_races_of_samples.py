@@ -10,12 +10,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grader.labs.offload.device.dense import Array, model_of
-from grader.labs.offload.device.device import Call, Span
-from grader.labs.offload.device.races import Race
-from grader.labs.offload.device.schedules import SCHEDULES, Memory
-from grader.labs.offload.judging.replay import Replay, numbers_of
-from grader.labs.offload.judging.sentences import described, facet_of_race
+from grader.labs.offload.dense import Array, model_of
+from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.races import Race
+from grader.labs.offload.replay import Replay, numbers_of
+from grader.labs.offload.schedules import SCHEDULES, Memory
+from grader.labs.offload.sentences import described, facet_of_race
 from grader.tests.labs.offload.programs import CONFIG
 from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded, replay_of
 
@@ -48,16 +48,16 @@ _PAIRS: dict[str, tuple[Pair, ...]] = {
 class _NoValues(Memory):
     """Memory without contents: it notes which calls ran, in order."""
 
-    ran: list[Call] = field(default_factory=list)
+    ran: list[LoggedCall] = field(default_factory=list)
 
     def create(self, number: int, rows: int, width: int) -> None:
         """Allocate nothing."""
 
-    def rows(self, span: Span) -> Array:  # noqa: ARG002 - as its base class has it
+    def rows(self, span: RowSpan) -> Array:  # noqa: ARG002 - as its base class has it
         """No rows."""
         return np.empty((0, 1))
 
-    def run(self, call: Call) -> Array | None:
+    def run(self, call: LoggedCall) -> Array | None:
         """Compute nothing."""
         self.ran.append(call)
         return None
@@ -84,7 +84,7 @@ def _races(sent: Sent, schedule_name: str) -> Iterator[tuple[Replay, Race, bool]
         races += replay.take(record["state"]["log"]).races
         if operation.name == "runner":
             replay.storage = numbers_of(record["state"]["handles"], replay.device)
-        span = Span(replay.storage["logits"], 0, 1)
+        span = RowSpan(replay.storage["logits"], 0, 1)
         races += replay.races.host_reads(span)
         for call in replay.calls[before:]:
             schedule.take(call)

@@ -19,9 +19,8 @@ from grader.core.verdict import Advice, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import runtime
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built
+from grader.runtime.native.project import CProject
+from grader.runtime.protocol import Built, GradingOptions
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (

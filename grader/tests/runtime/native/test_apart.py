@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from grader.runtime.native.plan import plan
-from grader.runtime.visibility import by_visibility
+from grader.runtime.native.replay import plan
+from grader.runtime.runs import by_visibility
 from grader.tests.support.programs import POSIX, around, attempted, findings, made, memcheck_of, native
 
 pytestmark = pytest.mark.usefixtures("whole_libc")

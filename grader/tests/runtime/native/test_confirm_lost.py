@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.heap_events import BlockEvent, Event
-from grader.runtime.native.leaks import HeapUse, confirm_lost, heap_use
+from grader.runtime.native.native_played import BlockEvent, HeapEvent
+from grader.runtime.native.symptoms import HeapUse, confirm_lost, heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked, Unfreed
 from grader.tests.support.programs import by_hand, first_case, made, observed
 
@@ -15,7 +15,6 @@ def confirmed(left: int, unreported: int, **by_function: int) -> HeapUse:
     case = made("one", "create_sequence 1 5 -> seq; llm_destroy -> 0", rule="traversal")
     unfreed = Unfreed(cases=(0,), unreported=unreported, by_function=by_function)
     checked = Checked(
-        tool="Valgrind",
         asked=1,
         errors=(),
         counted={},
@@ -53,7 +52,7 @@ def test_memory_of_the_engine_alone_is_no_matter_of_its_tables() -> None:
 
 def test_what_was_never_freed_is_counted_at_the_end() -> None:
     """Only for a case that came to its end: a crash has other worries."""
-    lost = [BlockEvent(Event.LIVE, 6, 1, 64, 0, 0)] * 3
+    lost = [BlockEvent(HeapEvent.LIVE, 6, 1, 64, 0, 0)] * 3
     whole, crashed = by_hand(first_case()), by_hand(first_case())
     whole.events = crashed.events = lost
     del crashed.steps[4:]

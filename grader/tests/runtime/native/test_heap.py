@@ -8,7 +8,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.verdict import Finding, Verdict
-from grader.runtime.native.heap_events import Event
+from grader.runtime.native.native_played import HeapEvent
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -236,9 +236,9 @@ def test_a_small_allocation_is_told_by_its_first_reader() -> None:
     source = _TOP + text
     one, _ = played(source, first_case(), second_case())
     kinds = {event.event for event in one.events}
-    needed = {event.number for event in one.events if event.event is Event.TOO_SMALL}
+    needed = {event.number for event in one.events if event.event is HeapEvent.TOO_SMALL}
 
-    assert kinds & {Event.TOO_SMALL, Event.BROKEN}
+    assert kinds & {HeapEvent.TOO_SMALL, HeapEvent.BROKEN}
     assert needed <= {128}
     found = findings(attempted(source, first_case()))
     assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}

@@ -6,9 +6,8 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
-from grader.runtime.native import leaks
-from grader.runtime.native.heap_events import HELD, UNKNOWN
-from grader.runtime.native.native_played import native_played
+from grader.runtime.native import symptoms
+from grader.runtime.native.native_played import HELD, UNKNOWN, native_played
 from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, natively, second_case
 
 _TOP = POSIX + (
@@ -125,7 +124,7 @@ def test_valgrind_adds_nothing_to_what_is_known() -> None:
 
 def test_a_program_without_leaks_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is traced where nothing was lost."""
-    monkeypatch.setattr(leaks, "replay", None)
+    monkeypatch.setattr(symptoms, "replay", None)
 
     assert findings(attempted(around("append_kv"), first_case())) == []
 

@@ -16,8 +16,8 @@ from grader.labs.paged_kv.judging.record import MORE_SEQUENCES
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
 from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.native.replay import FrameKind, Frames
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.native.wire import Frames, Kind
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -55,12 +55,12 @@ def frames_of(stream: bytes, operations: int = 0) -> list[int]:
 def test_lengths_that_lie_are_not_copied() -> None:
     """Each of these frames claims to be followed by 20 MB: together they were as many copies."""
     with quickly():
-        assert frames_of(frame(Kind.STEP, 0, length=20_000_000) * 19_000 + bytes(30_000_000)) == [Kind.STEP]
+        assert frames_of(frame(FrameKind.STEP, 0, length=20_000_000) * 19_000 + bytes(30_000_000)) == [FrameKind.STEP]
 
 
 def test_a_stream_has_no_more_frames_than_its_plan_allows() -> None:
     """The limit grows with the operations; behind it nothing is read."""
-    stream = frame(Kind.BEGIN, 0) * 30_001
+    stream = frame(FrameKind.BEGIN, 0) * 30_001
     few, many = Frames(stream, TOKEN, 1000), Frames(stream, TOKEN, 1001)
 
     assert (len(list(few)), few.too_many) == (30_000, True)
@@ -69,10 +69,11 @@ def test_a_stream_has_no_more_frames_than_its_plan_allows() -> None:
 
 def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before is kept, what comes after counts as not heard, and the finding says the bound."""
-    flood = frame(Kind.BLOCK, 0, 1, b"") * 30_000
+    flood = frame(FrameKind.BLOCK, 0, 1, b"") * 30_000
     with quickly():
         one, other = taken_down(
-            monkeypatch, frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, 0, 0, expected_records(first_case())[0]) + flood
+            monkeypatch,
+            frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.STEP, 0, 0, expected_records(first_case())[0]) + flood,
         )
     comparisons = [compare(played, lab().model) for played in (one, other)]
     diagnosed, _ = judged(one, other)
@@ -86,8 +87,8 @@ def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytes
 
 def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever forges all records and then floods hides the end, so the last operation was not seen."""
-    honest = story(0, *expected_records(first_case()))[: -len(frame(Kind.END, 0, -1, _END))]
-    one, _ = taken_down(monkeypatch, honest + frame(Kind.LEFT, 0) * 30_000)
+    honest = story(0, *expected_records(first_case()))[: -len(frame(FrameKind.END, 0, -1, _END))]
+    one, _ = taken_down(monkeypatch, honest + frame(FrameKind.LEFT, 0) * 30_000)
 
     assert not one.complete
     assert compare(one, lab().model).ending_kind == "stopped"
@@ -103,8 +104,10 @@ def test_a_case_has_no_more_steps_than_operations(monkeypatch: pytest.MonkeyPatc
 def test_a_stack_is_as_deep_as_the_harness_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100,000 addresses it was counted, for each of them, how often it comes: 60 s."""
     body = struct.pack("<iiQ100000Q", 11, 1, 0, *range(100_000))
-    one, _ = taken_down(monkeypatch, story(0, b"12345678") + frame(Kind.BEGIN, 1) + frame(Kind.FAULT, 1, 0, body))
-    (_, other) = taken_down(monkeypatch, frame(Kind.BEGIN, 1) + frame(Kind.FAULT, 1, 0, body))
+    one, _ = taken_down(
+        monkeypatch, story(0, b"12345678") + frame(FrameKind.BEGIN, 1) + frame(FrameKind.FAULT, 1, 0, body)
+    )
+    (_, other) = taken_down(monkeypatch, frame(FrameKind.BEGIN, 1) + frame(FrameKind.FAULT, 1, 0, body))
 
     assert one.fault is None
     assert other.fault is not None
@@ -115,10 +118,10 @@ def test_a_stack_is_as_deep_as_the_harness_sends_it(monkeypatch: pytest.MonkeyPa
 def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations that the case has not are none; a crowd of bad frees hides no leak."""
     bad, live = (EVENT.pack(event, 0, 0, 0, 0, 8, 1, 2, 3, 0) for event in (_BAD_FREE, _LIVE))
-    crowd = frame(Kind.BLOCK, 0, 0, bad) * 3000 + frame(Kind.BLOCK, 0, 6, live) * 3000
-    begin = frame(Kind.BEGIN, 0, -1)
+    crowd = frame(FrameKind.BLOCK, 0, 0, bad) * 3000 + frame(FrameKind.BLOCK, 0, 6, live) * 3000
+    begin = frame(FrameKind.BEGIN, 0, -1)
     one, _ = taken_down(monkeypatch, begin + crowd)
-    odd, _ = taken_down(monkeypatch, begin + b"".join(frame(Kind.BLOCK, 0, at, bad) for at in (-2, 7, 2**31 - 1)))
+    odd, _ = taken_down(monkeypatch, begin + b"".join(frame(FrameKind.BLOCK, 0, at, bad) for at in (-2, 7, 2**31 - 1)))
 
     assert [sum(event.event == kind for event in one.events) for kind in (_BAD_FREE, _LIVE)] == [1000, 1000]
     assert odd.events == []
@@ -128,7 +131,7 @@ def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkey
 def test_no_forged_status_is_an_exception(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """One that no process ends with."""
     one, _ = taken_down(
-        monkeypatch, frame(Kind.BEGIN, 0, -1) + frame(Kind.END, 0, -1, struct.pack("<iiq", status, 0, 9))
+        monkeypatch, frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.END, 0, -1, struct.pack("<iiq", status, 0, 9))
     )
 
     assert one.ended
@@ -138,8 +141,8 @@ def test_no_forged_status_is_an_exception(monkeypatch: pytest.MonkeyPatch, statu
 @pytest.mark.parametrize("microseconds", [2**63 - 1, -(2**63)])
 def test_no_forged_time_makes_us_wait(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """How patient we are with Valgrind follows from it."""
-    end = frame(Kind.END, 0, -1, struct.pack("<iiq", 0, 0, microseconds))
-    one, _ = taken_down(monkeypatch, frame(Kind.BEGIN, 0, -1) + end)
+    end = frame(FrameKind.END, 0, -1, struct.pack("<iiq", 0, 0, microseconds))
+    one, _ = taken_down(monkeypatch, frame(FrameKind.BEGIN, 0, -1) + end)
 
     assert 0 <= one.cpu_seconds <= 10
 

@@ -18,10 +18,8 @@ from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed
-from grader.runtime.native.native_program import NativeProgram
-from grader.runtime.native.plan import plan
-from grader.runtime.native.replay import replay
-from grader.runtime.native.wire import Kind
+from grader.runtime.native.project import NativeProgram
+from grader.runtime.native.replay import FrameKind, plan, replay
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace
@@ -85,8 +83,8 @@ def frame(kind: int, case: int, operation: int = 0, body: bytes = b"", *, length
 
 def story(case: int, *records: bytes) -> bytes:
     """An honest case that came to its end."""
-    steps = [frame(Kind.STEP, case, number, record) for number, record in enumerate(records)]
-    return b"".join([frame(Kind.BEGIN, case, -1), *steps, frame(Kind.END, case, -1, _END)])
+    steps = [frame(FrameKind.STEP, case, number, record) for number, record in enumerate(records)]
+    return b"".join([frame(FrameKind.BEGIN, case, -1), *steps, frame(FrameKind.END, case, -1, _END)])
 
 
 def records_of(one: NativePlayed) -> list[bytes]:
@@ -120,7 +118,7 @@ def test_the_record_after_every_operation_is_the_references(sample: str) -> None
 
 def test_an_honest_stream_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records in order, the end with its status; the second case is none the worse for the first."""
-    first, second = taken_down(monkeypatch, story(0, b"a", b"bb") + story(1, b"c") + frame(Kind.DONE, 1))
+    first, second = taken_down(monkeypatch, story(0, b"a", b"bb") + story(1, b"c") + frame(FrameKind.DONE, 1))
 
     assert records_of(first) == [b"a", b"bb"]
     assert records_of(second) == [b"c"]
@@ -131,10 +129,10 @@ def test_an_honest_stream_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None
 def test_garbage_between_frames_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that found the descriptor and writes to it loses nobody's records."""
     honest = [
-        frame(Kind.BEGIN, 0, -1),
-        frame(Kind.STEP, 0, 0, b"a"),
-        frame(Kind.STEP, 0, 1, b"b"),
-        frame(Kind.END, 0, -1, _END),
+        frame(FrameKind.BEGIN, 0, -1),
+        frame(FrameKind.STEP, 0, 0, b"a"),
+        frame(FrameKind.STEP, 0, 1, b"b"),
+        frame(FrameKind.END, 0, -1, _END),
     ]
     garbage = b"garbage" + TOKEN.to_bytes(8, "little")[:7] + b"\0\xff"
     first, second = taken_down(monkeypatch, garbage.join([b"", *honest, story(1, b"c"), b""]))
@@ -155,15 +153,19 @@ def test_a_stream_may_stop_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cut[1].steps == [] or cut[0].ended
 
 
-@pytest.mark.parametrize("kind", list(Kind), ids=[kind.name for kind in Kind])
+@pytest.mark.parametrize("kind", list(FrameKind), ids=[kind.name for kind in FrameKind])
 @pytest.mark.parametrize(
     "body",
     [b"", b"\0", _END[:-1], _END + b"\0", _BLOCK, _BLOCK[:-1], _FAULT[:-1], b"\xff" * 40, b"\xff" * 1000],
     ids=["none", "one", "END-1", "END+1", "BLOCK", "BLOCK-1", "FAULT-1", "forty", "thousand"],
 )
-def test_forged_frames_with_wrong_bodies_never_raise(monkeypatch: pytest.MonkeyPatch, kind: Kind, body: bytes) -> None:
+def test_forged_frames_with_wrong_bodies_never_raise(
+    monkeypatch: pytest.MonkeyPatch, kind: FrameKind, body: bytes
+) -> None:
     """Whoever finds the token may write any frame; the next case does not notice."""
-    stream = frame(Kind.BEGIN, 0, -1) + frame(kind, 0, 0, body) + frame(Kind.END, 0, -1, _END) + story(1, b"c")
+    stream = (
+        frame(FrameKind.BEGIN, 0, -1) + frame(kind, 0, 0, body) + frame(FrameKind.END, 0, -1, _END) + story(1, b"c")
+    )
     _, second = taken_down(monkeypatch, stream)
 
     assert records_of(second) == [b"c"]
@@ -173,7 +175,12 @@ def test_forged_frames_with_wrong_bodies_never_raise(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("case", [-1, -(2**31), 2, 2**31 - 1])
 def test_a_case_that_does_not_exist_is_ignored(monkeypatch: pytest.MonkeyPatch, case: int) -> None:
     """No forged number leads outside the list."""
-    stream = frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, case, 0, b"x") + frame(Kind.END, 0, -1, _END) + story(1, b"c")
+    stream = (
+        frame(FrameKind.BEGIN, 0, -1)
+        + frame(FrameKind.STEP, case, 0, b"x")
+        + frame(FrameKind.END, 0, -1, _END)
+        + story(1, b"c")
+    )
     first, second = taken_down(monkeypatch, stream)
 
     assert records_of(first) == []
@@ -183,7 +190,11 @@ def test_a_case_that_does_not_exist_is_ignored(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("length", [1, 100, 2**31, 2**32 - 1])
 def test_a_lying_length_costs_only_its_own_case(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A frame that claims to be longer than it is does not eat the reports of the case behind it."""
-    stream = frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, 0, 0, b"", length=length) + frame(Kind.END, 0, -1, _END)
+    stream = (
+        frame(FrameKind.BEGIN, 0, -1)
+        + frame(FrameKind.STEP, 0, 0, b"", length=length)
+        + frame(FrameKind.END, 0, -1, _END)
+    )
     _, second = taken_down(monkeypatch, stream + story(1, b"c"))
 
     assert records_of(second) == [b"c"]
@@ -192,9 +203,9 @@ def test_a_lying_length_costs_only_its_own_case(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_later_case_cannot_rewrite_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames with another case's number are no part of that case, whatever they say."""
-    forged = frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, 0, 0, b"forged") + frame(Kind.END, 0, -1, _END)
-    stream = story(0, b"a", b"b") + frame(Kind.BEGIN, 1, -1) + forged + frame(Kind.STEP, 1, 0, b"c")
-    first, second = taken_down(monkeypatch, stream + frame(Kind.END, 1, -1, _END))
+    forged = frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.STEP, 0, 0, b"forged") + frame(FrameKind.END, 0, -1, _END)
+    stream = story(0, b"a", b"b") + frame(FrameKind.BEGIN, 1, -1) + forged + frame(FrameKind.STEP, 1, 0, b"c")
+    first, second = taken_down(monkeypatch, stream + frame(FrameKind.END, 1, -1, _END))
 
     assert records_of(first) == [b"a", b"b"]
     assert records_of(second) == [b"c"]
@@ -202,9 +213,9 @@ def test_a_later_case_cannot_rewrite_an_earlier_one(monkeypatch: pytest.MonkeyPa
 
 def test_an_earlier_case_cannot_write_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said about a case before it began is forgotten when it begins."""
-    forged = frame(Kind.STEP, 1, 0, b"forged") + frame(Kind.END, 1, -1, _END)
-    stream = frame(Kind.BEGIN, 0, -1) + forged + frame(Kind.END, 0, -1, _END)
-    _, crashed = taken_down(monkeypatch, stream + frame(Kind.BEGIN, 1, -1) + frame(Kind.FAULT, 1, 0, _FAULT))
+    forged = frame(FrameKind.STEP, 1, 0, b"forged") + frame(FrameKind.END, 1, -1, _END)
+    stream = frame(FrameKind.BEGIN, 0, -1) + forged + frame(FrameKind.END, 0, -1, _END)
+    _, crashed = taken_down(monkeypatch, stream + frame(FrameKind.BEGIN, 1, -1) + frame(FrameKind.FAULT, 1, 0, _FAULT))
 
     assert records_of(crashed) == []
     assert not crashed.ended
@@ -215,16 +226,18 @@ def test_an_earlier_case_cannot_write_a_later_one(monkeypatch: pytest.MonkeyPatc
 def test_steps_count_only_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step twice, a step too far on, a step before the start: none of them takes another's place."""
     numbers = [(0, b"a"), (0, b"again"), (2, b"too far"), (-1, b"before"), (1, b"b")]
-    steps = [frame(Kind.STEP, 0, number, record) for number, record in numbers]
-    first, _ = taken_down(monkeypatch, b"".join([frame(Kind.BEGIN, 0, -1), *steps, frame(Kind.END, 0, -1, _END)]))
+    steps = [frame(FrameKind.STEP, 0, number, record) for number, record in numbers]
+    first, _ = taken_down(
+        monkeypatch, b"".join([frame(FrameKind.BEGIN, 0, -1), *steps, frame(FrameKind.END, 0, -1, _END)])
+    )
 
     assert records_of(first) == [b"a", b"b"]
 
 
 def test_a_second_attempt_replaces_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that ran into its limit is run again; only the second run counts."""
-    hung = frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, 0, 0, b"a") + frame(Kind.FAULT, 0, 1, _FAULT)
-    hung += frame(Kind.END, 0, -1, struct.pack("<iiq", 9, 1, 500_000))
+    hung = frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.STEP, 0, 0, b"a") + frame(FrameKind.FAULT, 0, 1, _FAULT)
+    hung += frame(FrameKind.END, 0, -1, struct.pack("<iiq", 9, 1, 500_000))
     first, _ = taken_down(monkeypatch, hung + story(0, b"a", b"b"))
 
     assert (first.hung, first.fault, records_of(first)) == (False, None, [b"a", b"b"])
@@ -241,7 +254,7 @@ _PIECES = st.one_of(
     st.just(TOKEN.to_bytes(8, "little")),
     st.builds(
         frame,
-        st.sampled_from([*map(int, Kind), 0, 9, 2**32 - 1]),
+        st.sampled_from([*map(int, FrameKind), 0, 9, 2**32 - 1]),
         st.integers(-2, 3),
         st.integers(-2, 9),
         st.one_of(st.binary(max_size=80), st.sampled_from([_END, _BLOCK, _FAULT])),

@@ -13,8 +13,7 @@ from grader.core.verdict import Verdict
 from grader.judge.causes import case_findings
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.replay import _step_of
-from grader.runtime.native.wire import Frame, Kind
+from grader.runtime.native.replay import FrameKind, HarnessFrame, _step_of
 from grader.system import process
 from grader.system.sandbox import Limits
 from grader.tests.support.programs import by_hand, first_case, judged, observed
@@ -93,4 +92,4 @@ def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> N
 def test_more_blocks_than_there_can_be_are_none() -> None:
     """Sums of what is reported went into the plan of another run, where they had no room."""
     with pytest.raises(ValueError, match="more blocks"):
-        _step_of(Frame(Kind.STEP, b"", 0, 0, 1, 1 << 31, 0, 0, 0, 0))
+        _step_of(HarnessFrame(FrameKind.STEP, b"", 0, 0, 1, 1 << 31, 0, 0, 0, 0))

@@ -12,8 +12,8 @@ from grader.core.case import Case, Expected, Generated
 from grader.core.facet import Facet
 from grader.core.verdict import Verdict, Visibility
 from grader.judge.plain_judge import _facet_differences
-from grader.runtime.python.derived import Derived, DerivedStep
 from grader.runtime.python.play import _MOST_DERIVING, _Deriving
+from grader.runtime.python.table import Derived, DerivedStep
 from grader.system.budget import Budget
 from reference.operation import Operation, Trace
 from reference.oracle import Plain, text_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Signature
 from grader.core.facet import Facet
-from grader.labs.load_lab import load_lab
+from grader.labs.lab_files import load_lab
 from grader.tests.support.counter.model import Counter
 from grader.tests.support.counter.runtime import ShellRuntime
 from reference.operation import Argument, Operation

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
-from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
+from grader.runtime.protocol import Built, GradingOptions, Program, Runtime
 from grader.system.resources import NeededTool
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.tests.support.counter.model import pack
@@ -33,26 +30,18 @@ _RULE = "starts"
 _LIMITS = replace(RUN_LIMITS, cpu_seconds=1)
 
 
-class ShellRuntime:
+class ShellRuntime(Runtime):
     """See `grader.runtime.protocol.Runtime`."""
 
     source_name = "counter.sh"
 
     language = "sh"
 
-    packages = ()
-
     programs = ("sh",)
-
-    options = frozenset[str]()
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """A shell."""
         return (NeededTool(name="sh", purpose="runs the submission", makes=Tool.BUILD),)
-
-    def unchecked(self, options: GradingOptions) -> str:
-        """Nothing is left out."""
-        return ""
 
     def build(
         self,
@@ -107,43 +96,3 @@ class ShellRuntime:
                 else Ending(kind="stopped", verdict=Verdict.RUN_TIME_ERROR, sentence=dies)
             )
         return played
-
-    def inspect(
-        self,
-        work: Workspace,
-        program: Program,
-        *,
-        comparisons: Sequence[Comparison],
-        options: GradingOptions,
-        building: float,
-        optional: OptionalStages,
-    ) -> Observations:
-        """There are no instruments."""
-        return Observations(comparisons=tuple(comparisons))
-
-    def pinpoint(
-        self,
-        work: Workspace,
-        program: Program,
-        *,
-        source: bytes,
-        observed: Observations,
-        unplaced: Sequence[Unplaced],
-        shown: str | None,
-        building: float,
-        optional: OptionalStages,
-    ) -> Observations:
-        """No line is looked for."""
-        return observed
-
-    def advise(
-        self,
-        work: Workspace,
-        program: Program,
-        *,
-        source: bytes,
-        comparisons: Sequence[Comparison],
-        judge: Callable[[Played], Comparison],
-    ) -> Advised:
-        """There is none."""
-        return Advised(advice=(), cpu_seconds=0.0)

@@ -11,12 +11,8 @@ from grader.core.case import JsonValue, Number, Signature, Word
 from grader.core.facet import Facet
 from grader.labs.python_lab import python_lab
 
-COUNT, BOXES, BOX, WORD = (
-    Number("count", 0, 9),
-    JsonValue("boxes", "a list of boxes"),
-    Number("box", 0, 9),
-    Word("word"),
-)
+COUNT, BOXES = Number("count", 0, 9), JsonValue("boxes", "a list of boxes")
+BOX, WORD = Number("box", 0, 9), Word("word")
 NOTHING, SHARE = JsonValue("nothing", "null"), JsonValue("share", "a fraction")
 OPERATIONS = {
     "shelf": Signature(arguments=(COUNT,), returns=NOTHING),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.core.difference import NEVER_SET, Difference
-from grader.labs.paged_kv.judging.differences import FRESH, list_is_broken, never_set
-from grader.labs.paged_kv.judging.pool_differences import not_copied
+from grader.labs.paged_kv.judging.differences import FRESH, list_is_broken, never_set, not_copied
 from grader.labs.paged_kv.judging.record import Pointer
 
 

@@ -18,9 +18,8 @@ from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.compile.project import FLAGS
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built
+from grader.runtime.native.project import FLAGS
+from grader.runtime.protocol import Built, GradingOptions
 from grader.system import process
 from grader.system.confine.launcher import machine
 from grader.system.process import Patience

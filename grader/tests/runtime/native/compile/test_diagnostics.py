@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.runtime.native.compile.diagnostics import Diagnostic, diagnostics_options, meaning, parse
-from grader.runtime.native.needed_tools import gcc_major
+from grader.runtime.native.compile.toolchain import gcc_major
 from grader.system import process
 from grader.system.process import Patience
 

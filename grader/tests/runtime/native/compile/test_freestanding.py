@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Verdict
-from grader.runtime.native.native_program import native_program
+from grader.runtime.native.project import native_program
 from grader.tests.support.programs import (
     POSIX,
     around,

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from grader.runtime.native.compile import harness_objects
-from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.project import FLAGS
-from grader.runtime.native.compile.symbols import Symbols
+from grader.runtime.native.project import FLAGS
+from grader.runtime.native.scan.elf import Elf, Symbols
 from grader.system import process
 from grader.system.process import Patience
 from grader.tests.support.programs import native

@@ -25,7 +25,7 @@ _MEASURED = """import resource, sys
 from pathlib import Path
 from grader.assignment import case_files
 from grader import pipeline
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.labs.paged_kv.lab import lab
 cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*")
 record = pipeline.grade(Path(sys.argv[1]), lab(), cases, GradingOptions(seed=1))

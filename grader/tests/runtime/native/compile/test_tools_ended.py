@@ -9,7 +9,7 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.runtime.native.compile import link, toolchain
-from grader.runtime.native.needed_tools import gcc_major
+from grader.runtime.native.compile.toolchain import gcc_major
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, LINK_LIMITS, Workspace
 from grader.tests.support.command import SAMPLES

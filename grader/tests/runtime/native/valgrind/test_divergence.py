@@ -6,7 +6,8 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.runtime.native.native_played import NativeStep
-from grader.runtime.native.valgrind.divergence import diverged, enough
+from grader.runtime.native.valgrind.memcheck import diverged, enough
+from grader.runtime.native.valgrind.reports import RunProgress
 from grader.tests.support.programs import around, first_case, graded_text, made, second_case
 
 _TOP = """#include <stdint.h>
@@ -72,8 +73,9 @@ def test_the_first_operation_that_differs(
         ]
     }
 
-    assert diverged([({7: did}, {7} if ended else set())], steps, set()) == found
-    assert diverged([({7: did}, {7} if ended else set())], steps, {(7, 0)}) == {}
+    course = RunProgress(planned={7: 2}, token=0, did={7: did}, ended={7} if ended else set())
+    assert diverged([course], steps, set()) == found
+    assert diverged([course], steps, {(7, 0)}) == {}
 
 
 def test_enough_is_far_more_than_valgrind_needs() -> None:

@@ -11,8 +11,7 @@ from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Tool, Verdict
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.native.valgrind.progress import RunProgress
-from grader.runtime.native.valgrind.xml import ReadReport, read
+from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, read
 from grader.tests.support.programs import (
     POSIX,
     around,

@@ -18,8 +18,8 @@ from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.native.valgrind.one_process import Run
-from grader.runtime.program import Program
+from grader.runtime.native.valgrind.one_process import ValgrindRun
+from grader.runtime.protocol import Program
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import (
@@ -188,7 +188,7 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
     """By the patience with which Valgrind was waited for, a program could tell one bit of a hidden case."""
     waited: dict[tuple[int, ...], float] = {}
 
-    def listening(work: Workspace, program: Program, feed: object, patience: float, **options: Any) -> Run:
+    def listening(work: Workspace, program: Program, feed: object, patience: float, **options: Any) -> ValgrindRun:
         waited[tuple(options["planned"])] = patience
         return module.run_once(work, program, feed, patience, **options)  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.runtime.native.valgrind.pinpoint import cases_without_line
+from grader.runtime.native.valgrind.memcheck import cases_without_line
 from grader.tests.support.programs import attempted, changed, made, memcheck_of, natively
 
 _COPY = "memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE"

@@ -3,6 +3,6 @@
 import sys
 
 for name, module in list(sys.modules.items()):
-    if name in ("plain", "program", "table", "lines", "cage", "imports", "play", "__main__"):
+    if name in ("plain", "program", "modules", "cage", "play", "__main__"):
         vars(module).clear()
 sys.modules.clear()

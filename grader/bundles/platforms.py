@@ -1,0 +1,112 @@
+"""The bundles of `BUNDLES`: what each platform needs, made from the templates beside this module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grader.assignment.lab import Lab
+from grader.bundles.bundle import Bundle, File, zipped
+from grader.bundles.tree import FOLDER, public_tree, tree
+from grader.core.case import Case
+
+_PACKAGES = ("gcc", "libc6-dev", "python3-venv")
+"""Debian's packages for any lab: the sandbox's launcher is compiled once, and the grader has its own environment."""
+
+
+def _gradescope(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    """Yield the zip that Gradescope takes: the grader's files, and two scripts at its root.
+
+    `setup.sh` runs once, as root and with network, when Gradescope builds the image from the zip. `run_autograder` runs
+    for each submission, as root; it must work without network. These two scripts define everything that is done.
+    """
+    scripts = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run.sh"}  # Gradescope's names, and ours
+    files = [_filled(template, name, lab, runs=True) for name, template in scripts.items()]
+    yield File(name="gradescope.zip", content=zipped([*files, *tree(lab, cases)]))
+
+
+def _classroom50(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    """Yield a folder `autograders/SLUG/` for a classroom of Classroom 50's configuration repository.
+
+    Classroom 50's runner fetches the folder for every submission and starts `autograder.py` in the student's checkout.
+    The folder is published on the organisation's web pages, so it contains no hidden case.
+    """
+    folder = f"autograders/{_slug(lab)}"
+    yield _filled("classroom50_readme.md", "README.md", lab)
+    yield _filled("classroom50_autograder.py.txt", f"{folder}/autograder.py", lab, runs=True)
+    yield from public_tree(lab, cases, f"{folder}/{FOLDER}")
+
+
+def _actions(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    """Yield a workflow for a student's repository on GitHub, and the grader that it runs, as a self-check."""
+    yield _filled("actions_workflow.yml", ".github/workflows/self-check.yml", lab)
+    yield from public_tree(lab, cases)
+
+
+def _starter(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    """Yield the files that students start with: those of the assignment, and the grader with the public cases."""
+    for name, path in lab.starter.items():
+        yield File(name=name, content=path.read_bytes())
+    handout = lab.cases / "handout.md"
+    if handout.is_file():
+        yield File(name="HANDOUT.md", content=handout.read_bytes())
+    yield _filled("starter_readme.md", "README.md", lab)
+    yield _filled("starter_check.sh", "check", lab, runs=True)
+    yield _filled("starter_grade.sh", "scripts/grade", lab, runs=True)
+    yield _filled("starter_tasks.json.txt", ".vscode/tasks.json", lab)
+    yield File(name=".gitignore", content=b"*.o\n.venv/\n__pycache__/\n*.egg-info/\nreport.html\nrepro.*\nrepro\n")
+    yield from public_tree(lab, cases)
+
+
+def _filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
+    """Return a file made of a template beside this module: a lab's values replace `@LAB@` and similar placeholders.
+
+    Where there is a template of that name for the lab's language, such as `starter_readme_python.md`, it is used.
+    """
+    here = Path(__file__).with_name(template)
+    own = here.with_name(f"{here.stem}_{lab.runtime.language}{here.suffix}")
+    text = (own if own.is_file() else here).read_text(encoding="utf-8")
+    words = {
+        "LAB": lab.name,
+        "TITLE": lab.title,
+        "SOURCE": lab.source_name,
+        "FOLDER": FOLDER,
+        "SLUG": _slug(lab),
+        "PACKAGES": " ".join([*_PACKAGES, *lab.runtime.packages]),
+        "APT": json.dumps(list(lab.runtime.packages)),
+        "REPRO": lab.reproduce_command,
+    }
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", value)
+    return File(name=name, content=text.encode(), runs=runs)
+
+
+def _slug(lab: Lab) -> str:
+    """Return the name of a lab in the form that platforms use in URLs."""
+    return lab.name.replace("_", "-")
+
+
+BUNDLES = {
+    "gradescope": Bundle(
+        what="a zip to upload as an autograder, hidden cases and all",
+        make=_gradescope,
+        then="upload gradescope.zip at Configure Autograder; it holds the hidden cases, so keep it to yourselves",
+    ),
+    "classroom50": Bundle(
+        what="an autograder for Classroom 50, public cases only",
+        make=_classroom50,
+        then="put autograders/ into your classroom's folder; README.md says what to write into assignments.json",
+    ),
+    "actions": Bundle(
+        what="a workflow for students' repositories, public cases only",
+        make=_actions,
+        then="copy both folders, .github too, into the repository that students start from",
+    ),
+    "starter": Bundle(
+        what="what students begin with, and the public cases to check themselves",
+        make=_starter,
+        then="hand it out as it is; no hidden case is in it, and its README.md says what the grader in it knows",
+    ),
+}
+"""The bundles that `grade pack` makes, by name."""

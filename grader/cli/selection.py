@@ -1,0 +1,231 @@
+"""Which assignment, which cases, and how they are graded: options that several commands share, and what they mean.
+
+Where no --lab says which assignment it is, the name of the submission's file does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import os
+import zipfile
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from grader.assignment import case_selection
+from grader.assignment.case_selection import CaseSelection, select_cases
+from grader.assignment.lab import Lab
+from grader.assignment.rubric import SEED
+from grader.assignment.source import missing, names_below, nearest_of
+from grader.cli.parser import flag, number, option, repeated
+from grader.core.case import Case
+from grader.core.errors import UsageError
+from grader.core.sanitize import one_line
+from grader.labs import LABS, open_lab, present
+from grader.runtime.protocol import DEFAULTS, GradingOptions
+from grader.system.sandbox import LEVELS
+
+_MOST_BYTES = 20 << 20
+"""Of a zip in a zip that is looked into."""
+_UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
+"""What reading a zip raises: damaged, encrypted (RuntimeError), or packed in a way that Python does not know."""
+_FLAGS = {"memory_checker": "--without-memory-checker", "advise": "--advice", "allowed": "--allow"}
+
+
+def lab_option() -> Any:
+    """Return a field for --lab."""
+    text = f"The assignment: {', '.join(present())} [default: by the name of the file]."
+    return option("--lab", "LAB", text, offer=present)
+
+
+def seed_option() -> Any:
+    """Return a field for --seed."""
+    text = "The seed of random values, such as the words that fill a pool [default: the rubric's]."
+    return option("--seed", "NUMBER", text, type=number(SEED))
+
+
+def public_option() -> Any:
+    """Return a field for --public-only."""
+    return flag("--public-only", "Omit hidden cases; their points stay open. Always on where there are none.")
+
+
+def memory_checker_option() -> Any:
+    """Return a field for --without-memory-checker."""
+    text = "Skip the tool that finds wrong uses of memory; record and report say so."
+    return flag("--without-memory-checker", text)
+
+
+def sandbox_option() -> Any:
+    """Return a field for --require-sandbox."""
+    text = f"Grade only where the machine has this protection or a stronger one: {', '.join(LEVELS)}."
+    return option("--require-sandbox", "LEVEL", text, choices=LEVELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options for which cases of which assignment are meant."""
+
+    lab: str | None = lab_option()
+    case: str = option(
+        "--case", "GLOB", "Only the cases whose names match, such as 'append/*' or '*fork*'.", default="*"
+    )
+    public_only: bool = public_option()
+
+    def cases(self, lab: Lab, seed: int | None = None) -> CaseSelection:
+        """Return the cases of a lab. Raises `UsageError` when none fits, `CaseFileError` when a case file is wrong."""
+        return select_cases(lab, seed=seed_of(lab, seed), pattern=self.case, public_only=self.public_only)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowGraded:
+    """The options that change a record."""
+
+    seed: int | None = seed_option()
+    without_memory_checker: bool = memory_checker_option()
+    advice: bool = flag("--advice", "Also look for problems that cost no points; takes twice the time.")
+    allow: tuple[str, ...] = repeated(
+        "--allow", "SYMBOL", "Do not reject a program for this symbol: you have looked at it. Repeatable."
+    )
+
+    def options(self) -> GradingOptions:
+        """Return them as the options of one grading."""
+        return GradingOptions(
+            seed=self.seed,
+            memory_checker=not self.without_memory_checker,
+            advise=self.advice,
+            allowed=tuple(sorted(set(self.allow))),
+        )
+
+
+def check_options(lab: Lab, given: GradingOptions) -> GradingOptions:
+    """Return these options. Raises `UsageError` for those that mean nothing to submissions of this lab."""
+    flags = [flag for name, flag in _FLAGS.items() if getattr(given, name) != getattr(DEFAULTS, name)]
+    wrong = [flag for flag in flags if flag not in [_FLAGS[name] for name in lab.runtime.options]]
+    if wrong:
+        raise UsageError(f"omit {', '.join(wrong)}: not supported for submissions to {lab.name}")
+    return given
+
+
+def seed_of(lab: Lab, seed: int | None) -> int:
+    """Return the seed that --seed gives, else the rubric's."""
+    return lab.rubric.seed if seed is None else seed
+
+
+def labs_named(name: str | None) -> list[Lab]:
+    """Return the lab of this name, without a name all labs. Raises `UsageError` when there is none."""
+    return [lab_named(lab) for lab in ([name] if name is not None else present())]
+
+
+def lab_named(name: str | None) -> Lab:
+    """Return the lab of this name, without a name the only one. Raises `UsageError` when there is none."""
+    labs = present()
+    if not name and len(labs) > 1:
+        raise UsageError(f"which assignment? write --lab and one of {', '.join(labs)}")
+    name = name or labs[0]
+    if name not in labs:
+        raise UsageError(f"there is no lab '{name}'; write --lab {_closest(name, labs)}")
+    return open_lab(name)
+
+
+def case_names() -> list[str]:
+    """Return the case names of all assignments, for a shell. Raises `CaseFileError` when one is wrong."""
+    return [case.name for lab in labs_named(None) for case in Selection().cases(lab).cases]
+
+
+def case_named(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, Case]:
+    """Return one case by its name, by the end of its name, or by its path, and its lab.
+
+    Raises `UsageError` unless one matches.
+    """
+    pairs = [
+        (lab, case)
+        for lab in labs
+        for case in case_selection.load_cases(lab.cases, lab.grammar, seed=seed_of(lab, seed))
+    ]
+    wanted = name.removesuffix(".toml")
+    fitting = [pair for pair in pairs if pair[1].path.with_suffix("") == Path(wanted).absolute()]
+    fitting = fitting or [pair for pair in pairs if pair[1].name == wanted or wanted.endswith(f"/{pair[1].name}")]
+    fitting = fitting or [pair for pair in pairs if pair[1].path.stem == wanted]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        several = len({lab.name for lab, _ in fitting}) > 1
+        names = [f"{case.name} (--lab {lab.name})" if several else case.name for lab, case in fitting]
+        raise UsageError(f"which one? {', '.join(names)}")
+    close = _closest(wanted, [case.name for _, case in pairs] + [case.path.stem for _, case in pairs])
+    raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
+
+
+def _closest(word: str, known: list[str]) -> str:
+    """Return the known word that starts with `word`, else the most similar one, else the only one, else ""."""
+    begun = [candidate for candidate in known if word and candidate.startswith(word)]
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")
+
+
+def lab_of_submissions(paths: Collection[Path]) -> str:
+    """Return the name of the lab whose file is at all paths: the file itself, or the nearest below a folder.
+
+    A path at which there is nothing tells no lab. Raises `UsageError` where there is a file of no lab, where files of
+    several labs are equally near, or where there is nothing at all.
+    """
+    sources = _sources()
+    labs: dict[str, Path] = {}
+    for path in paths:
+        if os.path.exists(path):  # noqa: PTH110 - False for a name that is too long, too
+            names = nearest_of(path, set(sources.values())) if path.is_dir() else {path.name}
+            labs.setdefault(_lab_of(path, names), path)
+    if len(labs) > 1:
+        places = ", ".join(f"{one_line(str(path))} is of {lab}" for lab, path in labs.items())
+        raise UsageError(f"these are of different assignments: {places}; grade each with a command of its own")
+    if not labs and len(sources) > 1:
+        path = next(iter(paths))
+        raise UsageError(f"{one_line(str(path))}: {missing(' or '.join(sorted(sources.values())))}")
+    return next(iter([*labs, *sources]))
+
+
+def lab_of_class(folder: Path) -> str:
+    """Return the name of the lab whose files are in a folder or a zip of submissions, at any depth.
+
+    Raises `UsageError` where there is nothing, or files of no lab, or of several.
+    """
+    if not folder.exists():
+        raise UsageError(f"{one_line(str(folder))}: there is no such folder")
+    names = names_below(folder) if folder.is_dir() else {folder.name}
+    for path in folder.glob("*.zip") if folder.is_dir() else [folder]:
+        names |= set(_in_zip(path))
+    return _lab_of(folder, names)
+
+
+def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
+    """The names of files in a zip, and in zips within it; none where it cannot be read: the batch will say why."""
+    with contextlib.suppress(*_UNREADABLE), zipfile.ZipFile(path) as packed:
+        for entry in packed.infolist():
+            yield entry.filename.rpartition("/")[2]
+            if entry.filename.endswith(".zip") and not inner and entry.file_size <= _MOST_BYTES:
+                with packed.open(entry) as file:
+                    yield from _in_zip(io.BytesIO(file.read(_MOST_BYTES)), inner=True)
+
+
+def _lab_of(path: Path, names: set[str]) -> str:
+    """Return the lab of files with these names: that of a file's whole name, else of a suffix that only one lab has."""
+    sources = _sources()
+    suffixes = {Path(name).suffix for name in names} - {""}
+    labs = [lab for lab, source in sources.items() if source in names]
+    labs = labs or [lab for lab, source in sources.items() if Path(source).suffix in suffixes]
+    if len(labs) == 1:
+        return labs[0]
+    if labs:
+        why = f"it may be a submission of {' or of '.join(labs)}; write --lab and one of them"
+    else:
+        wanted = ", ".join(f"{source} ({lab})" for lab, source in sources.items())
+        why = f"there is no submission here: looked for {wanted}; with --lab LAB a missing file is graded as missing"
+    raise UsageError(f"{one_line(str(path))}: {why}")
+
+
+def _sources() -> dict[str, str]:
+    """Return the name of the file that students submit, by lab."""
+    return {lab: LABS[lab].source_name for lab in present()}

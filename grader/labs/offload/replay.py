@@ -1,0 +1,284 @@
+"""Follow a log, one operation after the other, on the grader's device: contents, order, and memory in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grader.labs.offload.dense import Array, model_of, pair_lengths
+from grader.labs.offload.device import VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan, WrongEntry
+from grader.labs.offload.races import Race, Races, StreamWork
+from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule
+
+CPU = ("k_cache_cpu", "v_cache_cpu")
+RING = ("layer_k_cache", "layer_v_cache")
+DECODE = ("decode_k_buffer", "decode_v_buffer")
+"""The names of the buffers of the storage, for keys and for values."""
+
+_MOST_COST = 1 << 22
+"""What all calls of a case may cost: a thousand times what a right program's do."""
+_ENTRY_COST = 200
+_READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
+"""Work that computes nothing of what it reads."""
+_SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
+
+
+class CannotJudge(Exception):
+    """The rest of a case cannot be judged; the message says why, the line is the submission's."""
+
+    def __init__(self, why: str, line: int = 0) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Log:
+    """What one operation did."""
+
+    works: list[StreamWork] = field(default_factory=list)
+    races: list[Race] = field(default_factory=list)
+    entries: int = 0
+    created: list[int] = field(default_factory=list)
+    """The buffers that were allocated, pinned ones too."""
+    keys: dict[int, list[Array]] = field(default_factory=dict)
+    """The results of `k_proj`, by layer, in order of launch."""
+    values: dict[int, list[Array]] = field(default_factory=dict)
+    garbage: list[tuple[LoggedCall, RowSpan]] = field(default_factory=list)
+    """The kernels that read garbage, each with the first row of it."""
+    most_bytes: int = 0
+    """The most device memory that was allocated at a time, and the line that allocated last then."""
+    most_line: int = 0
+    most_layers: int = 0
+    """The most layers whose keys or values were in allocated memory outside the storage."""
+    layers_line: int = 0
+
+    def writes(self, buffer: int | None) -> bool:
+        """Whether anything was written into a buffer."""
+        return any(span.buffer == buffer for work in self.works for span in work.call.writes)
+
+
+@dataclass(slots=True)
+class Replay:
+    """The grader's device in a case."""
+
+    config: ModelSizes
+    device: LoggedDevice = field(init=False)
+    memory: Memory = field(init=False)
+    """What it holds under the eager schedule."""
+    races: Races = field(default_factory=Races)
+    calls: list[LoggedCall] = field(default_factory=list)
+    storage: dict[str, int] = field(default_factory=dict)
+    """The numbers of the program's buffers by the names of its attributes."""
+    cost: int = 0
+    _layers: dict[int, int] = field(default_factory=dict)
+    """The layer that wrote each allocated buffer last, outside the storage."""
+
+    def __post_init__(self) -> None:
+        """Begin with nothing."""
+        self.device = LoggedDevice(self.config)
+        self.memory = Memory(model_of(self.config))
+
+    def take(self, entries: object) -> Log:
+        """Follow the part of a log that an operation wrote. Raises `CannotJudge` where the device never writes that."""
+        log = Log(most_bytes=self.device.device_bytes)
+        if not isinstance(entries, list):
+            raise CannotJudge("its log cannot be read")
+        for number, entry in enumerate(entries):
+            try:
+                call = self.device.take(entry)
+            except WrongEntry as error:
+                name = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else "it"
+                raise CannotJudge(
+                    f"entry {number + 1} of its log is not one that the device writes: {name[:20]} {error}"
+                ) from error
+            self._pay(call)
+            self._do(call, log)
+        log.entries = len(entries)
+        return log
+
+    def rows(self, name: str, lo: int, hi: int) -> Array | None:
+        """Rows of a buffer of the storage; None where the program has no such."""
+        number = self.storage.get(name)
+        if number is None or self.device.buffers[number].is_freed or hi > self.device.buffers[number].rows or lo < 0:
+            return None
+        return self.memory.rows(RowSpan(number, lo, hi))
+
+    def name_of(self, number: int) -> str:
+        """The attribute that a buffer is, "" for workspace."""
+        return next((name for name, other in self.storage.items() if other == number), "")
+
+    def wrong_under(self, span: RowSpan) -> list[str]:
+        """The schedules under which rows of pinned memory now hold something else than under the eager one.
+
+        All calls so far are run again. Without a race no schedule can compute anything else.
+        """
+        right = self.memory.rows(span)
+        return [name for name in _SCHEDULES if not _equal(self._held_under(SCHEDULES[name], span), right)]
+
+    def _held_under(self, schedule: type[Schedule], span: RowSpan) -> Array:
+        """What rows hold when the host looks at them now."""
+        running = schedule(Memory(self.memory.model))
+        for call in self.calls:
+            if call.name in ("alloc", "alloc_pinned"):
+                buffer = self.device.buffers[call.buffer]
+                running.memory.create(call.buffer, buffer.rows, buffer.width)
+            running.take(call)
+        return running.memory.rows(span)
+
+    def _pay(self, call: LoggedCall) -> None:
+        """Raise `CannotJudge` when a case costs more than a program can need."""
+        rows = sum(span.rows for span in (*call.reads, *call.writes))
+        self.cost += _ENTRY_COST + rows
+        if call.name == "attention":
+            self.cost += call.arguments["q"].rows * sum(span.rows for span in call.arguments["k"])
+        elif call.buffer >= 0:
+            self.cost += self.device.buffers[call.buffer].values
+        if self.cost > _MOST_COST:
+            raise CannotJudge("the device's work in this case is a thousand times what it needs", call.line)
+
+    def _do(self, call: LoggedCall, log: Log) -> None:
+        self.calls.append(call)
+        if call.name in ("alloc", "alloc_pinned"):
+            buffer = self.device.buffers[call.buffer]
+            self.memory.create(call.buffer, buffer.rows, buffer.width)
+            log.created.append(call.buffer)
+        work, races = self.races.take(call)
+        log.races += races
+        if work is not None:
+            log.works.append(work)
+            if call.name not in _READ_NOTHING:
+                log.garbage += [(call, row) for row in [self._garbage(call)] if row is not None]
+            result = self.memory.run(call)
+            if call.name in ("k_proj", "v_proj") and result is not None:
+                results = log.keys if call.name == "k_proj" else log.values
+                results.setdefault(call.arguments["layer"], []).append(result.copy())
+        self._account(call, log)
+
+    def _garbage(self, call: LoggedCall) -> RowSpan | None:
+        """The first row with garbage that a kernel is about to read; None if there is none."""
+        for span in call.reads:
+            holes = np.isnan(self.memory.rows(span)).any(axis=-1)
+            if holes.any():
+                row = span.lo + int(holes.argmax())
+                return RowSpan(span.buffer, row, row + 1)
+        return None
+
+    def _account(self, call: LoggedCall, log: Log) -> None:
+        if call.name == "alloc" and self.device.device_bytes > log.most_bytes:
+            log.most_bytes, log.most_line = self.device.device_bytes, call.line
+        elif call.name == "free":
+            self._layers.pop(call.buffer, None)
+        elif call.name in ("k_proj", "v_proj"):
+            target = call.writes[0].buffer
+            if target not in self.storage.values():
+                self._layers[target] = call.arguments["layer"]
+            layers = len(set(self._layers.values()))
+            if layers > log.most_layers:
+                log.most_layers, log.layers_line = layers, call.line
+
+    def bytes_of(self, buffers: list[int]) -> int:
+        """The size of some buffers."""
+        return VALUE_BYTES * sum(self.device.buffers[number].values for number in buffers)
+
+
+def numbers_of(storage: Any, device: LoggedDevice) -> dict[str, int]:
+    """The numbers in what was read of a program's attributes; what is no buffer of the device is left out."""
+    pairs = storage.items() if isinstance(storage, dict) else ()
+    return {
+        name: number
+        for name, number in pairs
+        if name != "compute_stream" and type(number) is int and 0 <= number < len(device.buffers)
+    }
+
+
+def _equal(rows: Array, others: Array) -> bool:
+    return bool(np.allclose(rows, others, rtol=1e-9, atol=1e-9, equal_nan=True))
+
+
+_TOLERANCE = 1e-9
+Cache = tuple[str, int]
+"""The keys ("k") or values ("v") of a layer."""
+
+_Places = NDArray[np.int64]
+
+
+def agreeing(rows: Array, others: Array) -> NDArray[np.bool_]:
+    """For each row whether all its values agree, within 1e-9 of their size; garbage agrees with nothing."""
+    close = np.abs(rows - others) <= _TOLERANCE * np.maximum(1.0, np.abs(others))
+    return np.asarray(close.all(axis=-1))
+
+
+def same_keys(rows: Array, others: Array, head_dim: int) -> NDArray[np.bool_]:
+    """For each row whether it is the other one, rotated for whatever position."""
+    return agreeing(pair_lengths(rows, head_dim), pair_lengths(others, head_dim))
+
+
+def same(rows: Array, others: Array) -> NDArray[np.bool_]:
+    """For each row whether it is the same number by number, garbage included."""
+    equal = (rows == others) | (np.isnan(rows) & np.isnan(others))
+    return np.asarray(equal.all(axis=-1))
+
+
+def held(row: Array) -> str:
+    """What lies in a wrong row, in words."""
+    return "was not copied there (garbage)" if np.isnan(row).all() else "is not what was computed"
+
+
+def cpu_rows(replay: Replay, of: Cache, table: Sequence[int], tokens: range) -> Array:
+    """The rows of some tokens of a sequence in the CPU cache: a copy; garbage for a token without a place."""
+    return _rows(replay, CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, tokens))
+
+
+def decode_rows(replay: Replay, of: Cache, rows: range) -> Array:
+    """Some rows of a layer's decode buffer: a copy; garbage without a buffer."""
+    return _rows(replay, DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows))
+
+
+def fill_gaps(replay: Replay, of: Cache, *, table: Sequence[int], cached: range, rows: range, right: Array) -> None:
+    """Put the reference's rows where the program's hold garbage: `right` has those of the CPU cache, then of decode."""
+    for name, places, wanted in (
+        (CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, cached), right[: len(cached)]),
+        (DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows), right[len(cached) :]),
+    ):
+        contents = contents_of(replay, name)
+        if contents is None or not len(places):
+            continue
+        holes = (places >= 0) & np.isnan(contents[np.maximum(places, 0)]).any(axis=-1)
+        contents[places[holes]] = wanted[holes]
+
+
+def _rows(replay: Replay, name: str, places: _Places) -> Array:
+    contents = contents_of(replay, name)
+    if contents is None or not len(places):
+        return np.full((len(places), replay.config.kv_width), np.nan)
+    rows = contents[np.maximum(places, 0)]
+    rows[places < 0] = np.nan
+    return rows
+
+
+def contents_of(replay: Replay, name: str) -> Array | None:
+    """All rows of a buffer of the storage; None where the program has none of the right size."""
+    config, number = replay.config, replay.storage.get(name)
+    per_layer = config.cpu_rows if name in CPU else config.block_size
+    rows = config.num_kv_buffers * config.max_seq_len if name in RING else config.num_layers * per_layer
+    contents = None if number is None else replay.memory.contents[number]
+    return None if contents is None or contents.shape != (rows, config.kv_width) else contents
+
+
+def _cpu_places(replay: Replay, layer: int, table: Sequence[int], tokens: range) -> _Places:
+    """The row of each token; -1 where the table has no block for it."""
+    config = replay.config
+    places = []
+    for token in tokens:
+        number, row = divmod(token, config.block_size)
+        block = table[number] if number < len(table) else -1
+        places.append(config.cpu_row(layer, block, row) if 0 <= block < config.num_cpu_blocks else -1)
+    return np.array(places, dtype=np.int64)
+
+
+def _decode_places(replay: Replay, layer: int, rows: range) -> _Places:
+    return np.array([layer * replay.config.block_size + row for row in rows], dtype=np.int64)

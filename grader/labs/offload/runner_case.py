@@ -1,0 +1,271 @@
+"""A runner's calls: where its keys and values lie, whether they and the logits are the model's, what it loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from grader.labs.offload.dense import Array, Computed, Layer
+from grader.labs.offload.device import RowSpan
+from grader.labs.offload.races import StreamWork, serialised
+from grader.labs.offload.replay import (
+    CPU,
+    RING,
+    Cache,
+    Log,
+    Replay,
+    agreeing,
+    cpu_rows,
+    decode_rows,
+    fill_gaps,
+    held,
+    same,
+    same_keys,
+)
+from grader.labs.offload.sentences import Wrong, serial
+
+IDLE = "idle"
+"""The part of a finding that says what a call did not do at all: its sentence is one word."""
+
+Finding = tuple[str, Wrong]
+"""A part of the state, and what is wrong with it."""
+
+
+@dataclass(slots=True)
+class Before:
+    """What a decode begins with, of the program's own: its table, P, and the rows that it may attend to."""
+
+    position: int
+    table: list[int]
+    offloaded: int
+    consistent: bool
+    """Whether the offloaded tokens and those in the decode buffer are all tokens."""
+    cached: dict[tuple[str, int], Array] = field(default_factory=dict)
+    """By "k" or "v" and layer: the rows in the CPU cache."""
+    waiting: dict[tuple[str, int], Array] = field(default_factory=dict)
+    """The rows in the decode buffers."""
+
+    def start(self, size: int) -> int:
+        """The first row of the decode buffers in use."""
+        return self.offloaded % size
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """What a call would have computed with the other mask, for the commonest of all mistakes."""
+
+    flag: str
+    computed: Callable[[], Computed]
+
+    def explains(self, number: int, kind: str, rows: Array) -> bool:
+        """Whether the keys ("k") or values ("v") of a layer are its."""
+        layer = self.computed()[0][number]
+        return bool(agreeing(rows, layer.keys if kind == "k" else layer.values).all())
+
+
+@dataclass(slots=True)
+class RunnerCase:
+    """The sequence that a runner has, as the grader knows it."""
+
+    replay: Replay
+    rows: dict[tuple[str, int], Array] = field(default_factory=dict)
+    """The reference's rows of each token, by "k" or "v" and layer."""
+
+    def prefill(self, log: Log, tokens: Sequence[int], table: list[int]) -> list[Finding]:
+        """What is wrong after an accepted prefill into the blocks of a table."""
+        model = self.replay.memory.model
+        layers, logits = model.prompt(tokens)
+        masked = _Masked("causal=False", lambda: model.prompt(tokens, causal=False))
+        findings: list[Finding] = []
+        for number, layer in enumerate(layers):
+            self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
+            own = self._own(log, number, layer, masked=masked, findings=findings)
+            for kind, mine in (("k", own.keys), ("v", own.values)):
+                rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
+                findings += self._stored((kind, number), (rows, mine), 0, "cpu")
+        return [*findings, *self._logits(logits, masked)]
+
+    def begin_decode(self, position: int, table: list[int], offloaded: int) -> Before:
+        """Look at what a decode begins with. Where garbage lies, the reference's row takes its place."""
+        size = self.replay.config.block_size
+        offloaded = max(0, min(offloaded, position))
+        start, end = offloaded % size, position % size
+        before = Before(position, table, offloaded, offloaded + end - start == position)
+        for layer in range(self.replay.config.num_layers):
+            for kind in "kv":
+                cached, waiting = range(offloaded), range(start, max(start, end))
+                right = self.rows.get((kind, layer))
+                if before.consistent and right is not None and len(right) == position:
+                    fill_gaps(self.replay, (kind, layer), table=table, cached=cached, rows=waiting, right=right)
+                before.cached[kind, layer] = cpu_rows(self.replay, (kind, layer), table, cached)
+                before.waiting[kind, layer] = decode_rows(self.replay, (kind, layer), waiting)
+        return before
+
+    def decode(self, log: Log, token: int, before: Before, table: list[int]) -> list[Finding]:
+        """What is wrong after an accepted decode; `table` is the program's after it."""
+        model, size = self.replay.memory.model, self.replay.config.block_size
+        pairs = [
+            (
+                np.concatenate([before.cached["k", layer], before.waiting["k", layer]]),
+                np.concatenate([before.cached["v", layer], before.waiting["v", layer]]),
+            )
+            for layer in range(self.replay.config.num_layers)
+        ]
+        layers, logits = model.token(token, before.position, pairs)
+        masked = _Masked("causal=True", lambda: model.token(token, before.position, pairs, causal=True))
+        findings: list[Finding] = []
+        row = before.position % size
+        for number, layer in enumerate(layers):
+            own = self._own(log, number, layer, masked=masked, findings=findings)
+            new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
+            for kind, mine in (("k", own.keys), ("v", own.values)):
+                rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
+                findings += self._stored((kind, number), (rows, mine), before.position, "decode")
+                right = self.rows.get((kind, number))
+                self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
+        findings += self._flushed(before, table)
+        findings += self._logits(logits, masked)
+        if not before.consistent:  # nothing follows from such an offloaded length; that it is wrong is told elsewhere
+            findings = [(part, wrong) for part, wrong in findings if part not in ("values", "logits")]
+        return findings
+
+    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: list[Finding]) -> Layer:
+        """What the program itself computed in a layer; what differs from the model is added to `findings`."""
+        own = []
+        for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
+            rows = np.concatenate(results[number]) if number in results else np.empty((0, right.shape[1]))
+            if len(rows) != len(right):
+                text = f"layer {number}: {kind}_proj computed {len(rows)} rows in this call, of {len(right)}"
+                findings.append(("values", Wrong(text)))
+                own.append(right)
+                continue
+            wrong = np.flatnonzero(~agreeing(rows, right))
+            if len(wrong):
+                text = f"layer {number}: {kind} of row {wrong[0]} of this call is not the model's"
+                is_first = all(part != "values" for part, _ in findings)
+                if is_first and number and masked.explains(number, kind, rows):
+                    text += f", but what attention with {masked.flag} in layer {number - 1} leads to"
+                elif is_first and number:
+                    text += f", though layer {number - 1} began right: its attention, or what follows, is wrong"
+                findings.append(("values", Wrong(text)))
+            own.append(rows)
+        return Layer(*own)
+
+    def _stored(self, of: Cache, rows: tuple[Array, Array], first: int, part: str) -> list[Finding]:
+        """What is wrong with stored rows: their place, and where that is right their rotation."""
+        (kind, layer), where = of, "the CPU cache" if part == "cpu" else "the decode buffer"
+        stored, mine = rows
+        config, model = self.replay.config, self.replay.memory.model
+        placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
+        idle = "offloaded" if part == "cpu" else "stored"
+        findings: list[Finding] = [(IDLE, Wrong(idle))] if np.isnan(stored).all() else []
+        for place in np.flatnonzero(~placed)[:3]:
+            text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
+            findings.append((part, Wrong(text)))
+        if kind == "k":
+            turned = placed & ~agreeing(stored, model.rotary(mine, first))
+            for place in np.flatnonzero(turned)[:1]:
+                token = int(first + place)
+                text = f"layer {layer}: the cached k of token {token} is not rotated for position {token}"
+                findings.append(("values", Wrong(text + self._turned(stored[place], mine[place], token))))
+        return findings
+
+    def _turned(self, stored: Array, mine: Array, token: int) -> str:
+        """How the key of a token is rotated instead, in words; "" where that is not plain."""
+        turn = self.replay.memory.model.rotary
+        if agreeing(stored, mine):
+            return ", but not at all"
+        near = (other for other in (token + 1, token - 1) if other >= 0)
+        return next((f", but for {it}" for it in near if agreeing(stored[None], turn(mine[None], it))[0]), "")
+
+    def _flushed(self, before: Before, table: list[int]) -> list[Finding]:
+        """What a decode did to the CPU cache: a full block is flushed, and nothing else changes."""
+        size = self.replay.config.block_size
+        full = before.position % size == size - 1
+        block = before.position // size * size
+        findings: list[Finding] = []
+        for layer in range(self.replay.config.num_layers):
+            for kind in "kv":
+                now = cpu_rows(self.replay, (kind, layer), before.table, range(before.offloaded))
+                for token in np.flatnonzero(~same(now, before.cached[kind, layer]))[:1]:
+                    text = f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
+                    findings.append(("flush", Wrong(text)))
+                if full:
+                    rows = range(before.start(size), size)
+                    tokens = range(block + rows.start, block + size)
+                    arrived = cpu_rows(self.replay, (kind, layer), table, tokens)
+                    right = agreeing(arrived, decode_rows(self.replay, (kind, layer), rows))
+                    for place in np.flatnonzero(~right)[:1]:
+                        where = f"row {rows[place]} of block {before.position // size} of the table"
+                        text = f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
+                        findings.append(("flush", Wrong(text)))
+        return findings
+
+    def _logits(self, right: Array, masked: _Masked) -> list[Finding]:
+        held_row = self.replay.rows("logits", 0, 1)
+        if held_row is None or held_row.shape != right.shape:
+            return [(IDLE, Wrong("logits")), ("logits", Wrong("there are no logits in self.logits"))]
+        if agreeing(held_row, right)[0]:
+            return []
+        if np.isnan(held_row).any():
+            return [(IDLE, Wrong("logits")), ("logits", Wrong("self.logits holds garbage"))]
+        if agreeing(held_row, masked.computed()[1])[0]:
+            return [("logits", Wrong(f"the logits are those of attention with {masked.flag}"))]
+        return [("logits", Wrong("the logits are not the model's"))]
+
+    def overlap(self, log: Log) -> list[Finding]:
+        """What a decode step orders too much."""
+        copies: dict[int, list[StreamWork]] = {}
+        for work in log.works:
+            layer = _load(self.replay, work)
+            if layer is not None:
+                copies.setdefault(layer[0], []).append(work)
+        attentions = [work for work in log.works if work.call.name == "attention"]
+        ends = {work.call.arguments["layer"]: work for work in log.works if work.call.name == "o_proj"}
+        pairs = serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers)
+        return [("overlap", serial(pair, self.replay)) for pair in pairs]
+
+    def host_span(self) -> RowSpan | None:
+        """The rows that the host reads when a call returns."""
+        number = self.replay.storage.get("logits")
+        return None if number is None else RowSpan(number, 0, self.replay.device.buffers[number].rows)
+
+
+def _load(replay: Replay, work: StreamWork) -> tuple[int, int, str, range] | None:
+    """The layer, buffer, "k" or "v" and CPU rows of a copy from the CPU caches to the ring; None for other work."""
+    if work.call.name != "copy":
+        return None
+    to, of = work.call.writes[0], work.call.reads[0]
+    source = replay.name_of(of.buffer)
+    if source not in CPU or replay.name_of(to.buffer) not in RING or not of.rows:
+        return None
+    return of.lo // replay.config.cpu_rows, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
+
+
+def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:
+    """Which layer was loaded into which buffer, in order, and how many rows of its keys and values.
+
+    `wanted` are the CPU rows of each layer that must be loaded, each once; what else was loaded is said in words.
+    """
+    loads: list[list[int]] = []
+    rows: dict[str, list[int]] = {}
+    for work in log.works:
+        load = _load(replay, work)
+        if load is None:
+            continue
+        layer, buffer, kind, places = load
+        if [layer, buffer] not in loads:
+            loads.append([layer, buffer])
+        rows.setdefault(f"{layer} {kind}", []).extend(places)
+    shown: dict[str, Any] = {}
+    for key, loaded in rows.items():
+        right = wanted.get(int(key.split()[0]), [])
+        if sorted(loaded) == sorted(right):
+            shown[key] = len(loaded)
+        else:
+            missing = len(set(right) - set(loaded))
+            shown[key] = f"{len(loaded)} rows" + (f", and {missing} of the right ones not" if missing else "")
+    return loads, shown

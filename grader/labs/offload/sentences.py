@@ -1,0 +1,132 @@
+"""What is wrong, as sentences with lines: races, loads that wait too long, memory that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.races import Race, Serial, edge_of
+from grader.labs.offload.replay import CPU, DECODE, RING, Replay
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A sentence on what is wrong, and the lines that it speaks of."""
+
+    sentence: str
+    lines: tuple[int, ...] = ()
+    pair: tuple[LoggedCall, LoggedCall | None] | None = None
+    """The two calls that nothing orders, or that must not be ordered; None for the second: the host."""
+
+
+def facet_of_race(race: Race, replay: Replay) -> str:
+    """The part of the state that a race belongs to, by its buffer and by what comes too early."""
+    name, second = replay.name_of(race.first.span.buffer), race.second
+    if name in RING:
+        return "race_reload" if second is not None and second.is_write else "race_ring"
+    if name:
+        return "race_logits" if name == "logits" else "race_decode" if name in DECODE else "race_cache"
+    return "race_free" if second is not None and second.work.call.name == "free" else "race_workspace"
+
+
+def race(data_race: Race, replay: Replay) -> Wrong:
+    """Two accesses that nothing orders, and the edge that is missing."""
+    first = data_race.first.work.call
+    buffer = _buffer(data_race.first.span.buffer, replay)
+    if data_race.second is None:
+        edge = "let the host wait for it before the call returns"
+        text = f"the host reads {buffer} when the call returns, but {_who(first, replay)} may still be running: {edge}"
+        return Wrong(text, (first.line,), (first, None))
+    second = data_race.second.work.call
+    lo = max(data_race.first.span.lo, data_race.second.span.lo)
+    hi = min(data_race.first.span.hi, data_race.second.span.hi)
+    where = f"{_rows(lo, hi)} of {buffer}"
+    does, did = ("writes" if access.is_write else "reads" for access in (data_race.second, data_race.first))
+    text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
+    return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
+
+
+def garbage(call: LoggedCall, row: RowSpan, replay: Replay) -> Wrong:
+    """A kernel that reads a row which nothing was computed or copied to."""
+    text = f"{_who(call, replay)} reads {_rows(row.lo, row.hi)} of {_buffer(row.buffer, replay)}, which holds garbage"
+    return Wrong(text, (call.line,))
+
+
+def serial(pair: Serial, replay: Replay) -> Wrong:
+    """A load and a kernel that must be able to run at the same time, and what orders them."""
+    first, second = pair.first.call, pair.second.call
+    layers = f" (layer {pair.second_layer})" if second.name == "attention" else ""
+    text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
+    why = "wait only for the load of its own layer"
+    if first.name != "copy":
+        why = "a load waits for the last reader of its own buffer only"
+    edge = edge_of(pair, replay.calls)
+    if edge is None:
+        return Wrong(f"{text}, on one stream: {why}", (second.line, first.line), (first, second))
+    by = f"by the {'host wait' if edge.name == 'sync' else 'wait'} of line {edge.line}"
+    return Wrong(f"{text} {by}: {why}", (edge.line, second.line, first.line), (first, second))
+
+
+def _edge(first: LoggedCall, second: LoggedCall, replay: Replay) -> str:
+    """What would order the two."""
+    streams = replay.device.streams
+    if second.name == "free":
+        return f"wait for it before the free, or name the buffer to stream {streams[first.stream]!r} by record_stream"
+    mine, theirs = streams[first.stream], streams[second.stream]
+    text = f"record an event on stream {mine!r} behind it, and let stream {theirs!r} wait for that event first"
+    return text + _early_event(first, second, replay.calls)
+
+
+def _early_event(first: LoggedCall, second: LoggedCall, calls: Sequence[LoggedCall]) -> str:
+    """What is wrong with a wait between the two calls for an event of the right stream, "" where there is none."""
+    before = [*takewhile(lambda call: call is not second, calls)]
+    between = [*takewhile(lambda call: call is not first, reversed(before))]
+    for number, wait in enumerate(between):
+        if wait.name == "wait" and wait.stream == second.stream and wait.line:
+            earlier = before[: len(before) - 1 - number]
+            record = next(
+                (call for call in reversed(earlier) if call.name == "record" and call.event == wait.event), None
+            )
+            if record is not None and record.stream == first.stream and record.line:
+                return f" (the event that line {wait.line} waits for was recorded earlier, by line {record.line})"
+    return ""
+
+
+def _rows(lo: int, hi: int) -> str:
+    return f"row {lo}" if hi == lo + 1 else f"rows {lo} to {hi - 1}"
+
+
+def _buffer(number: int, replay: Replay) -> str:
+    name, line = replay.name_of(number), replay.device.buffers[number].line
+    return name or (f"the buffer of line {line}" if line else "the caller's k or v")
+
+
+def _who(call: LoggedCall, replay: Replay) -> str:
+    """A call, its stream and its line."""
+    where = f"stream {replay.device.streams[call.stream]!r}" + (f", line {call.line}" if call.line else "")
+    return f"{described(call, replay)} ({where})"
+
+
+def described(call: LoggedCall, replay: Replay) -> str:
+    """What a call does, in the words of the assignment."""
+    if call.name == "copy":
+        return _copy(call, replay)
+    if call.name in ("alloc", "free"):
+        return f"{call.name} of {_buffer(call.buffer, replay)}"
+    layer = call.arguments.get("layer")
+    return f"{call.name} of layer {layer}" if layer is not None else call.name
+
+
+def _copy(call: LoggedCall, replay: Replay) -> str:
+    config = replay.config
+    to, of = replay.name_of(call.writes[0].buffer), replay.name_of(call.reads[0].buffer)
+    if of in CPU and to in RING:
+        layer = call.reads[0].lo // config.cpu_rows
+        return f"load of layer {layer} into buffer {call.writes[0].lo // config.max_seq_len}"
+    if to in CPU:
+        layer, row = divmod(call.writes[0].lo, config.cpu_rows)
+        kind = "flush" if of in DECODE else "copy"
+        return f"{kind} to block {row // config.block_size} of layer {layer} in {to}"
+    return f"copy to {to}" if to else f"copy from {of}" if of else "copy"

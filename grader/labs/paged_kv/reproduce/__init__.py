@@ -1,1 +1,0 @@
-"""A case of Homework 3 as a standalone C program. Start at program.py."""

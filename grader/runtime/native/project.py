@@ -1,0 +1,82 @@
+"""What a C lab supplies, and the programs that are built of it and a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.core.case import Signature
+from grader.core.model import ModelFactory
+from grader.runtime.protocol import Program
+from grader.system.sandbox import Workspace
+from reference.operation import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeProgram(Program):
+    """A program. It is written anew before every use, because a run may have replaced the file."""
+
+    checked: bytes = b""
+    """The same program, built for Valgrind."""
+
+    def place(self, work: Workspace, *, checked: bool = False) -> str:
+        """Write it into the workspace and return its name there."""
+        name = "checked" if checked else "program"
+        work.add(name, self.checked if checked else self.content, mode=0o755)
+        return name
+
+
+def native_program(program: Program) -> NativeProgram:
+    """Return the program as this runtime's build made it."""
+    assert isinstance(program, NativeProgram)
+    return program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The driver of a lab: a C file (`CProject.driver`) and how it is spoken to."""
+
+    operations: Mapping[str, Signature]
+    """In the order of the driver's enum of codes."""
+    settings: Callable[[Trace], tuple[int, ...]]
+    """The numbers that the driver gets before the operations of a trace."""
+    places: Callable[[bytes, int], Mapping[str, int]]
+    """The words of a record of so many targets, by the names that differences have for them."""
+    model: ModelFactory
+    """The lab's model: it says which bytes of an engine's memory an operation may touch."""
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The driver's number of each operation."""
+        return {name: number for number, name in enumerate(self.operations)}
+
+
+FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb")
+"""The handout's flags, in its order (Compilation Standard)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CProject:
+    """What a C lab is built from."""
+
+    source_name: str
+    header: Path
+    driver: Path
+    functions: Mapping[str, str]
+    """The functions that the handout demands, each with a stub that returns the refusing value."""
+
+    @property
+    def compile_command(self) -> tuple[str, ...]:
+        """The handout's command for an object file."""
+        return ("gcc", *FLAGS, "-c", self.source_name, "-o", self.object_name)
+
+    @property
+    def stubs(self) -> str:
+        """A C file with all stubs: a submission that does nothing."""
+        return f'#include "{self.header.name}"\n' + "".join(f"{stub}\n" for stub in self.functions.values())
+
+    @property
+    def object_name(self) -> str:
+        """The name of the file that the compile command writes."""
+        return str(Path(self.source_name).with_suffix(".o"))

@@ -1,0 +1,1 @@
+"""Tests of the scan of objects and programs."""

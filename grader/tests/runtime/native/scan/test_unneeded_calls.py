@@ -1,0 +1,273 @@
+"""What a submission uses of libc beyond what is allowed: it fails, is named with its lines, and costs no point."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.report.text import render
+from grader.runtime.native.project import native_program
+from grader.runtime.native.scan import libc_names
+from grader.runtime.protocol import Built, Program
+from grader.system import process
+from grader.system.process import Patience
+from grader.system.sandbox import workspace
+from grader.tests.support.conforming import VARIANTS
+from grader.tests.support.programs import POSIX, around, first_case, graded_text, right, second_case, variants, varied
+from grader.tests.support.raising import Raising
+
+_TOP = (
+    POSIX
+    + """#include <errno.h>
+#include <dlfcn.h>
+#include <mcheck.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <ucontext.h>
+sighandler_t set_handler(int, sighandler_t) __asm__("sigset"); /* the header calls it deprecated */
+void *run(void *);
+void *run(void *nothing) { return nothing; }
+"""
+)
+
+
+def graded(statements: str, *, valgrind: bool = False) -> Record:
+    """The record of a right program that does this in each append."""
+    return graded_text(around("append_kv", statements, top=_TOP), first_case(), second_case(), valgrind=valgrind)
+
+
+def built(statements: str) -> Built:
+    """The end of a build of such a program."""
+    with workspace() as work:
+        source = around("append_kv", statements, top=_TOP).encode()
+        return lab().runtime.build(work, source, beside={}, optional=Raising())
+
+
+def loaded(program: Program) -> bool:
+    """Does the loader start what Valgrind runs, and put libc beside it?"""
+    elf = ELFFile(io.BytesIO(native_program(program).checked))
+    return any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
+
+
+_FAILS = (
+    'fopen("log", "w") == NULL',
+    'open("log", O_RDONLY) == -1',
+    "read(0, here, 1) == -1",
+    "fork() == -1",
+    'system("true") == -1',
+    "kill(1, 0) == -1",
+    "pthread_create(&thread, NULL, run, NULL) == ENOSYS",
+    "signal(SIGSEGV, SIG_IGN) == SIG_ERR",
+    "setitimer(ITIMER_REAL, NULL, NULL) == -1",
+    "sleep(1000) == 0",
+    "usleep(100) == -1",
+    "mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, -1, 0) == MAP_FAILED",
+    'dlopen("libc.so.6", RTLD_NOW) == NULL',
+    "socket(AF_INET, SOCK_STREAM, 0) == -1",
+    "sigaction(SIGSEGV, NULL, NULL) == -1",
+    "getcontext(&context) == -1",
+    "setcontext(&context) == -1",
+    "swapcontext(&context, &other) == -1",
+    "mcheck(NULL) == 0",
+    "poll(NULL, 0, 1000) == -1",
+    'getenv("PATH") == NULL',
+    "syscall(39) == -1",
+)
+
+
+@cache
+def failing() -> Record:
+    """The record of a program that makes each of these calls in a case of its own."""
+    statements = [f"if (!({fails}) || errno != ENOSYS) return -7;" for fails in _FAILS]
+    declared = (
+        "char here[9]; pthread_t thread = 0; static ucontext_t context, other;"
+        "(void)here; (void)thread; (void)context; (void)other; errno = 0;\n"
+    )
+    source = varied([f"{declared}{statement}" for statement in statements], top=_TOP)
+    return graded_text(source, *variants(len(_FAILS)), second_case())
+
+
+@pytest.mark.parametrize("fails", _FAILS)
+def test_the_call_fails_as_its_manual_says(fails: str) -> None:
+    """So that a program that looks at the result goes on."""
+    outcome = failing().outcomes[_FAILS.index(fails)]
+
+    assert (outcome.verdict, outcome.findings) == (Verdict.ACCEPTED, ())
+
+
+def test_each_call_that_fails_is_named_and_costs_nothing() -> None:
+    """By its own name, as advice."""
+    names = [fails.partition("(")[0] for fails in _FAILS]
+
+    assert (failing().verdict, failing().findings) == (Verdict.ACCEPTED, ())
+    assert {item.kind for item in failing().advice} == {"needless-call"}
+    assert sorted(item.message.partition(" ")[0] for item in failing().advice) == sorted(names)
+
+
+def test_the_advice_names_every_line_of_the_call() -> None:
+    """One piece of advice for a function; the report shows it and says that it is free."""
+    record = graded("    if (getpid() < 0)\n        (void)fork();\n    if (getppid() < 0)\n        (void)fork();\n")
+    (advice,) = record.advice
+    (first, second) = (place.line for place in advice.source)
+    page = " ".join(render(record).split())
+
+    assert second == first + 2
+    assert f"also in line {second}" in advice.message
+    assert f"llm_memory.c:{first}: fork" in page
+    assert "Costs no point." in page
+
+
+def test_a_call_by_pointer_is_named_without_a_line_at_least() -> None:
+    """Its address is taken somewhere."""
+    top = _TOP + "pid_t (*volatile starts)(void) = fork;\n"
+    record = graded_text(around("append_kv", "    if (starts() != -1) return -1;", top=top), first_case())
+
+    assert record.verdict is Verdict.ACCEPTED
+    assert [one.message.partition(" ")[0] for one in record.advice] == ["fork"]
+
+
+def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
+    """They compile, under the strict flags too but for their missing declarations."""
+    names = [name for calls in libc_names._TABLE for name in calls.names.split()]
+    stubs = [libc_names.stub("", name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "unknown"]]
+    stubs += [libc_names.stub(declared, "data", "data") for declared in ("_Alignas(16) char {}[7]",)]
+    (tmp_path / "stubs.c").write_text("#include <errno.h>\n" + "\n".join(stubs) + "\n", encoding="utf-8")
+    done = process.run(
+        ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
+        cwd=tmp_path,
+        limits=Patience(wall_seconds=60),
+        environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+    )
+
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert len(names) == len(set(names))
+    assert libc_names.doubtful(names) == sorted(names)
+
+
+_REACHES = {
+    "by another name": 'int reached(void) __asm__("fork");',
+    "by a weak name": "int fork(void) __attribute__((weak)); static int reached(void) { return fork ? fork() : -1; }",
+    "by a weak reference": '__extension__ static int reached(void) __attribute__((weakref("fork")));',
+    "by a pointer": "int fork(void); static int (*volatile reached)(void) = fork;",
+    "by an internal name": 'int reached(void) __asm__("__libc_fork");',
+}
+
+
+@pytest.mark.parametrize("way", _REACHES)
+def test_no_way_leads_around_the_list(way: str) -> None:
+    """What counts is the name in the object, whatever the program calls it; natively and under Valgrind."""
+    source = around("append_kv", "    if (reached() != -1) return -7;", top=f"{_REACHES[way]}\n")
+    record = graded_text(source, first_case(), valgrind=True)
+
+    assert (record.verdict, record.findings, record.unchecked) == (Verdict.ACCEPTED, (), "")
+    assert [one.message.partition(" ")[0] for one in record.advice] == ["fork"]
+
+
+def test_inner_allocators_and_variables_of_libc_are_out_of_reach() -> None:
+    """An allocator gives NULL, a variable holds zeros, natively and under Valgrind; the advice says what to write."""
+    top = (
+        "#include <stddef.h>\nvoid *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);\n"
+        "extern char _IO_2_1_stdout_[200], *__curbrk;\n"
+    )
+    lines = "if (__libc_malloc(9) || __libc_calloc(3, 3) || __curbrk) return -7;\n"
+    lines += "for (int i = 0; i < 200; i++) if (_IO_2_1_stdout_[i]) return -8;"
+    record = graded_text(around("append_kv", lines, top=top), first_case(), valgrind=True)
+    messages = [one.message for one in record.advice]
+
+    assert (record.verdict, record.findings, record.unchecked) == (Verdict.ACCEPTED, (), "")
+    assert [message.partition(" ")[0] for message in messages] == [
+        "_IO_2_1_stdout_", "__curbrk", "__libc_calloc", "__libc_malloc",
+    ]  # fmt: skip
+    assert "While you are graded it holds only zeros" in messages[0]
+    assert "call malloc instead. While you are graded the call always fails" in messages[3]
+
+
+def test_weak_names_of_inner_parts_are_null() -> None:
+    """Only a static libc has these; the handout's program has not. Natively and under Valgrind."""
+    top = "#include <stddef.h>\nvoid *__malloc(size_t) __attribute__((weak)); int clone3(void) __attribute__((weak));\n"
+    source = around("append_kv", "    if (__malloc || clone3) return -7;", top=top)
+
+    record = graded_text(source, first_case(), valgrind=True)
+
+    assert (record.verdict, record.advice, record.unchecked) == (Verdict.ACCEPTED, (), "")
+
+
+def test_a_crash_cannot_be_handled() -> None:
+    """No name of libc puts a handler in the place of the harness's."""
+    statements = """
+    signal(SIGSEGV, back); set_handler(SIGSEGV, back); sysv_signal(SIGSEGV, back); ssignal(SIGSEGV, back);
+    struct sigaction action = {.sa_handler = back};
+    sigaction(SIGSEGV, &action, NULL); __sigaction(SIGSEGV, &action, NULL);
+    if (sigsetjmp(before, 1) == 0) *(volatile int *volatile)NULL = 1;
+    """
+    top = _TOP + (
+        "#include <setjmp.h>\nstatic sigjmp_buf before;\nstatic void back(int n) { (void)n; siglongjmp(before, 1); }\n"
+        "int __sigaction(int, const struct sigaction *, struct sigaction *);\n"
+    )
+    record = graded_text(around("append_kv", statements, top=top), first_case())
+
+    assert record.verdict is Verdict.RUN_TIME_ERROR
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere all is linked with libc")
+def test_with_nothing_but_such_calls_valgrind_needs_no_libc() -> None:
+    """Valgrind starts as fast as without them; with a function that is really libc's it is dynamic."""
+    alone, with_others = built('    if (getenv("X")) return -1;'), built('    if (getenv("X")) return rand();')
+    assert alone.program is not None
+    assert with_others.program is not None
+
+    assert not loaded(alone.program)
+    assert loaded(with_others.program)
+
+
+def test_under_valgrind_they_fail_too() -> None:
+    """And nothing of it looks like a memory error."""
+    record = graded('    if (fork() == 0 || fopen("x", "r") != NULL) return -1;', valgrind=True)
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+
+
+def test_what_decent_programs_call_is_no_advice() -> None:
+    """Prints of all kinds, text, numbers, clocks, sorting: libc's own, and they work."""
+    statements = """
+    char text[64];
+    time_t now = time(NULL);
+    srand((unsigned)now + (unsigned)clock());
+    snprintf(text, sizeof text, "%d", rand());
+    if (write(1, "by hand\\n", 8) != 8 || puts(text) < 0 || fflush(stdout) != 0 || atoi(text) < 0) return -1;
+    fprintf(stderr, "%s", ctime(&now));
+    """
+    record = graded(statements)
+
+    assert (record.verdict, record.advice) == (Verdict.ACCEPTED, ())
+    assert "by hand" in record.output
+
+
+def test_a_log_file_costs_nothing_and_is_named() -> None:
+    """As long as the program looks whether it could be opened."""
+    record = graded_text(VARIANTS["a log file"](right()), first_case(), second_case())
+
+    assert record.verdict is Verdict.ACCEPTED
+    assert [one.message.partition(" ")[0] for one in record.advice] == ["fopen"]
+
+
+def test_a_function_that_nobody_has_stays_a_link_error() -> None:
+    """Only what libc has is stubbed."""
+    record = graded("    extern int forkk(void); if (forkk()) return -1;")
+
+    assert record.verdict is Verdict.COMPILE_ERROR
+    assert [finding.kind for finding in record.findings] == ["linker"]
