@@ -145,8 +145,8 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         program,
         source=source.content,
         observed=observed,
-        unplaced=unplaced(attempt.case_findings),
-        shown=diagnosed.causes[0].cases[0] if diagnosed.causes else None,
+        unplaced=unplaced(attempt.case_findings, diagnosed.order),
+        order=diagnosed.order,
         building=attempt.spent["build"],
         optional=attempt.optional,
     )

@@ -12,9 +12,9 @@ from typing import Any
 
 from grader.core.case import Case, Grammar
 from grader.core.chart import Chart
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
-from grader.core.picture import Part
+from grader.core.picture import StatePart
 from grader.core.rubric import Rubric
 from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
@@ -39,7 +39,7 @@ class Clue:
     Every given condition must hold; the first matching clue of the table is used. `hint` may use
     {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
-    {reply} (the expected reply), {note} (of the difference) and {said} (the finding's message).
+    {reply} (the expected reply), {note} (of the difference) and {message} (the finding's message).
     """
 
     rule: str
@@ -105,10 +105,8 @@ class Lab:
     notation: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str] = str
-    draw: Callable[[dict[str, Any]], Iterable[str]] | None = None
-    """A described record as lines of rich markup, for `grade explain`; None: the picture, as text."""
-    picture: Callable[[dict[str, Any]], Iterable[Part]] = lambda _: ()
-    """A described record as parts of a picture, for reports that draw."""
+    picture: Callable[[dict[str, Any]], Iterable[StatePart]] = lambda _: ()
+    """A described record as parts of a picture, for reports that draw and for `grade explain`."""
     charts: Charts | None = None
     """The charts of a run."""
     labels_hold: Callable[[], bool] = lambda: True

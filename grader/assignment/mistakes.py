@@ -32,7 +32,7 @@ from grader.core.errors import RubricError
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
 _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
 _NAMES = frozenset(
-    "call field expected actual wanted refusal line clause reply note said".split()  # noqa: SIM905 - reads as a list
+    "call field expected actual wanted refusal line clause reply note message".split()  # noqa: SIM905 - reads as a list
 )
 """What a hint may name in braces; see `Clue`."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -12,11 +13,14 @@ from grader.assignment.case_selection import CaseSelection
 from grader.assignment.lab import Lab
 from grader.cli.parser import argument, shared
 from grader.cli.selection import Selection, case_named, case_names, lab_option, labs_named, seed_option
-from grader.cli.terminal import console
+from grader.cli.terminal import columns, console, is_colourful
 from grader.core.errors import ExitCode, UsageError
-from grader.core.model import play
-from grader.core.picture import Part, Shape
+from grader.core.model import Step, play
+from grader.core.picture import PanelShape, Scene, StatePart
 from grader.judge.score import most_points
+
+if TYPE_CHECKING:
+    from grader.report.page import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,63 +81,61 @@ def explain(options: ExplainOptions) -> ExitCode:
         grade cases
         grade explain append/three_sharers
     """
-    from grader.report.charts import chart_lines, legend_of
+    from grader.report.page import Page, strong
+    from grader.report.text_picture import chart_lines, legend_of
     from grader.result.draw_charts import expected_charts
 
     lab, case = case_named(labs_named(options.lab), options.case, options.seed)
-    shown = console(100)
-    shown.print(f"[bold]{escape(case.title)}[/bold]")
-    shown.print(escape(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}"))
+    page = Page(columns(100), colour=is_colourful())
+    page.write(strong(case.title))
+    page.write(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}")
     model = lab.model(case.trace)
     if case.generated is not None:
         seeds, length = case.generated.seeds, case.generated.length
         lasts = f"{len(seeds)} random traces of {length} operations (seeds {seeds[0]} to {seeds[-1]})"
-        shown.print(f"{lasts}; a report shows the shortest that fails")
-    before: list[Part] = []
+        page.write(f"{lasts}; a report shows the shortest that fails")
+    before: list[StatePart] = []
     for number, step in enumerate(play(model, case.trace), start=1):
-        operation, reply = step.operation, step.reply
-        answer = f" -> {reply.text}" if reply.text else ""
-        by_grader = "  (added by the grader)" if operation.implicit else ""
-        shown.print()
-        shown.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
-        if lab.grammar.operations[operation.name].is_poke:
-            shown.print(escape(lab.describe_poke(operation)))
-        elif reply.clause:
-            shown.print(escape(f"{reply.clause}: {lab.grammar.clauses[reply.clause]}"))
-        if operation.comment:
-            shown.print(escape(f"# {operation.comment}"))
-        state = model.describe(step.record)
-        now = list(lab.picture(state))
-        for line in lab.draw(state) if lab.draw is not None else _lines(now):
-            shown.print(line)
+        _write_operation(page, lab, number, step)
+        now = list(lab.picture(model.describe(step.record)))
+        _write_state(page, number, before, now)
         if changed := _changed(before, now):
-            shown.print(f"[bold]changed:[/bold] {escape(changed)}")
+            page.write(strong("changed:"), f" {changed}")
         before = now
     for chart in expected_charts(case.trace, lab):
-        shown.print()
-        shown.rule(f"[bold]{escape(chart.title)}[/bold]", align="left")
-        for drawn in chart_lines(chart):
-            shown.print(escape("".join(part.text for part in drawn)))
-        shown.print(escape(legend_of(chart)))
+        page.heading(chart.title)
+        for line in chart_lines(chart):
+            page.write(*line)
+        page.write(legend_of(chart))
+    print(page.text(), end="")
     return ExitCode.ACCEPTED
 
 
-def _lines(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the parts of a picture as lines of rich markup."""
-    for part in parts:
-        if part.shape is Shape.CHAIN:
-            cells = next(iter(part.lines.values()), ())
-            yield escape(f"{part.title}: {' '.join(cells) or '(empty)'}")
-            continue
-        if not part.lines:
-            continue
-        heading = "".join(f"  {column:>12}" for column in part.columns)
-        yield escape(f"{part.title:<24}{heading}") if part.columns else f"[bold]{escape(part.title)}[/bold]"
-        for (depth, label), cells in part.lines.items():
-            yield escape(f"{'  ' * (depth + 1)}{label:<22}" + "".join(f"  {cell:>12}" for cell in cells))
+def _write_operation(page: Page, lab: Lab, number: int, step: Step) -> None:
+    """Write a call, what it returns, and why."""
+    operation, reply = step.operation, step.reply
+    answer = f" -> {reply.text}" if reply.text else ""
+    page.heading(f"{number}  {operation}{answer}{'  (added by the grader)' if operation.implicit else ''}")
+    if lab.grammar.operations[operation.name].is_poke:
+        page.write(lab.describe_poke(operation))
+    elif reply.clause:
+        page.write(f"{reply.clause}: {lab.grammar.clauses[reply.clause]}")
+    if operation.comment:
+        page.write(f"# {operation.comment}")
 
 
-def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
+def _write_state(page: Page, number: int, before: Sequence[StatePart], now: Sequence[StatePart]) -> None:
+    """Write the state after an operation, as a report draws states."""
+    from grader.report.picture import drawn_panels
+    from grader.report.text_picture import show_state
+    from grader.result.draw_states import Rows, panels_of
+
+    rows = Rows()
+    panels = tuple(panels_of(before or now, now, now, rows))
+    show_state(page, drawn_panels(Scene(operation=number, panels=panels), rows.stored, many=0))
+
+
+def _changed(before: Sequence[StatePart], now: Sequence[StatePart]) -> str:
     """Return the names of the picture's rows that an operation changed, without parts that it added or removed."""
     earlier = {part.title: part for part in before}
     names: dict[str, None] = {}
@@ -141,5 +143,5 @@ def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
         old = earlier.get(part.title)
         for row in {**old.lines, **part.lines} if old is not None else {}:
             if old is not None and old.lines.get(row) != part.lines.get(row):
-                names[part.title if part.shape is Shape.CHAIN else row[1]] = None
+                names[part.title if part.shape is PanelShape.CHAIN else row[1]] = None
     return ", ".join(names)

@@ -12,7 +12,7 @@ from grader.assignment.input_file import suggestion
 from grader.cli.parser import flag
 from grader.cli.terminal import columns, in_workflow, is_colourful
 from grader.core.errors import UsageError
-from grader.report.view import View
+from grader.report.document import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

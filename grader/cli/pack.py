@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.assignment.input_file import suggestion
-from grader.bundles import BUNDLES
 from grader.bundles.bundle import check_folder, put
+from grader.bundles.platforms import BUNDLES
 from grader.cli.parser import argument, flag
 from grader.cli.selection import Selection, lab_named, lab_option
 from grader.core.errors import ExitCode, UsageError

@@ -21,8 +21,7 @@ from grader.core.record import Record, Submission, ungraded, write
 from grader.core.sanitize import one_line
 from grader.core.verdict import Verdict
 from grader.report import DRAWN, FORMATS, GRADEBOOKS
-from grader.report.document import Document
-from grader.report.view import Gradebook
+from grader.report.document import Document, Gradebook
 from grader.system.sandbox import LEVELS, require
 
 _PATH = "The file to grade, or a folder that contains it at any depth."

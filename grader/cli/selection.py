@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from grader.assignment import case_selection
+from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
@@ -131,32 +131,34 @@ def lab_named(name: str | None) -> Lab:
 
 
 def case_names() -> list[str]:
-    """Return the case names of all assignments, for a shell. Raises `CaseFileError` when one is wrong."""
-    return [case.name for lab in labs_named(None) for case in Selection().cases(lab).cases]
+    """Return the case names of all assignments, for a shell."""
+    return [_name_of(path) for lab in labs_named(None) for path in case_files.paths(lab.cases)]
 
 
 def case_named(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, Case]:
     """Return one case by its name, by the end of its name, or by its path, and its lab.
 
-    Raises `UsageError` unless one matches.
+    Only this case is loaded. Raises `UsageError` unless one matches, and `CaseFileError` when its file is wrong.
     """
-    pairs = [
-        (lab, case)
-        for lab in labs
-        for case in case_selection.load_cases(lab.cases, lab.grammar, seed=seed_of(lab, seed))
-    ]
+    pairs = [(lab, path) for lab in labs for path in case_files.paths(lab.cases)]
     wanted = name.removesuffix(".toml")
-    fitting = [pair for pair in pairs if pair[1].path.with_suffix("") == Path(wanted).absolute()]
-    fitting = fitting or [pair for pair in pairs if pair[1].name == wanted or wanted.endswith(f"/{pair[1].name}")]
-    fitting = fitting or [pair for pair in pairs if pair[1].path.stem == wanted]
+    fitting = [pair for pair in pairs if pair[1].with_suffix("") == Path(wanted).absolute()]
+    fitting = fitting or [pair for pair in pairs if f"/{wanted}".endswith(f"/{_name_of(pair[1])}")]
+    fitting = fitting or [pair for pair in pairs if pair[1].stem == wanted]
     if len(fitting) == 1:
-        return fitting[0]
+        ((lab, path),) = fitting
+        return lab, case_files.load(path, lab.grammar, seed=seed_of(lab, seed))
     if fitting:
         several = len({lab.name for lab, _ in fitting}) > 1
-        names = [f"{case.name} (--lab {lab.name})" if several else case.name for lab, case in fitting]
+        names = [f"{_name_of(path)} (--lab {lab.name})" if several else _name_of(path) for lab, path in fitting]
         raise UsageError(f"which one? {', '.join(names)}")
-    close = _closest(wanted, [case.name for _, case in pairs] + [case.path.stem for _, case in pairs])
+    close = _closest(wanted, [*(_name_of(path) for _, path in pairs), *(path.stem for _, path in pairs)])
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of the case in a file."""
+    return f"{path.parent.name}/{path.stem}"
 
 
 def _closest(word: str, known: list[str]) -> str:

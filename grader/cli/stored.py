@@ -24,9 +24,8 @@ from grader.core.record import Record, write
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
 from grader.report.class_page import class_page, page_names
-from grader.report.document import Document
+from grader.report.document import Document, View
 from grader.report.escape import escape
-from grader.report.view import View
 
 _MOST_NAMED = 10
 _MOST_CASES = 8

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.core.model import ModelFactory, Span, Step
+from grader.core.model import MemorySpan, ModelFactory, Step
 from grader.core.verdict import Visibility
 from reference.operation import Argument, Operation, Reply, Trace, written
 from reference.oracle import Generator
@@ -189,7 +189,7 @@ class Expected:
 
     replies: tuple[Reply, ...]
     records: tuple[bytes, ...]
-    allowed: tuple[tuple[Span, ...], ...]
+    allowed: tuple[tuple[MemorySpan, ...], ...]
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Expected:

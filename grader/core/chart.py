@@ -36,7 +36,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChartCell:
     """A cell: the positions of its column and its track, from 0."""
 
     column: int
@@ -47,8 +47,8 @@ class Place:
 class Arrow:
     """From the cell that something waits for to the cell that waits."""
 
-    start: Place
-    end: Place
+    start: ChartCell
+    end: ChartCell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Chart:
     operations: tuple[int, ...] = ()
     """For each column the number of its operation, from 1, in ascending order; empty: columns are something else."""
     tracks: tuple[Track, ...] = ()
-    marks: tuple[Place, ...] = ()
+    marks: tuple[ChartCell, ...] = ()
     """Cells that are wrong together, such as two accesses in the wrong order."""
     arrows: tuple[Arrow, ...] = ()
     levels: tuple[Level, ...] = ()
@@ -79,5 +79,5 @@ class ComparedChart:
 
     actual: Chart
     expected: Chart
-    wrong: Place | None = None
+    wrong: ChartCell | None = None
     """The first cell that differs."""

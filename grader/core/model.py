@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 
@@ -22,7 +22,7 @@ class Access(Enum):
     WRITE = "write"
 
 
-class Span(NamedTuple):
+class MemorySpan(NamedTuple):
     """Bytes of the memory that was handed to an engine, which one operation may touch."""
 
     target: int
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     operation: Operation
     reply: Reply
     record: bytes
-    allowed: tuple[Span, ...]
+    allowed: tuple[MemorySpan, ...]
 
 
 class Model(Protocol):
@@ -53,7 +53,7 @@ class Model(Protocol):
     def record(self) -> bytes:
         """All that a white-box test may see after the last operation."""
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """The only bytes handed to an engine that the last operation (judged or applied) may touch."""
 
     def restore(self, record: bytes) -> None:
@@ -64,6 +64,12 @@ class Model(Protocol):
 
         What cannot be in `before` counts as the reference's value, if `before` was judged last. Raises `CannotGoOn`
         when nothing follows from what is left, `CannotPoke` when a poke does not fit.
+        """
+
+    def compared(self) -> bytes:
+        """The record with which the operation that was judged last was compared: every place where the program's own
+        record differs from it is one that `judge` calls wrong, or follows from a wrong reply. Raises `CannotGoOn` when
+        there is no such record.
         """
 
     def describe(self, record: bytes) -> dict[str, object]:

@@ -22,7 +22,7 @@ class Drawing(IntEnum):
     """Each cause: its states step by step, and a program that reproduces it."""
 
 
-class Shape(StrEnum):
+class PanelShape(StrEnum):
     """How a panel is drawn."""
 
     VALUES = "values"
@@ -38,11 +38,11 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StatePart:
     """A part of one state, as a lab describes it. `lines` maps the depth and label of a row to its cells."""
 
     title: str
-    shape: Shape
+    shape: PanelShape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()
     legend: Mapping[str, str] = field(default_factory=dict)
@@ -50,35 +50,40 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """The expected cells; `actual` is None when it equals them. A row that one side lacks has no cells there."""
+class StateRow:
+    """A row of cells in three states. A row that a state lacks has no cells there."""
 
     label: str
     depth: int = 0
     expected: tuple[str, ...]
+    """What the judge compared the program's row with."""
     actual: tuple[str, ...] | None = None
+    """None when it equals `expected`."""
+    before: tuple[str, ...] | None = None
+    """The cells before the operation; None when the program's own are still the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A part of the state after one operation. `rows` are positions in the picture's list."""
+    """A part of the state around one operation. `rows` are positions in the picture's list."""
 
     title: str
-    shape: Shape
+    shape: PanelShape
     columns: tuple[str, ...] = ()
     legend: dict[str, str] = field(default_factory=dict)
-    rows: tuple[int, ...] = ()
+    rows: tuple[int | None, ...] = ()
+    """None stands for omitted rows."""
     omitted: int = 0
     """The number of omitted rows; they have no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The state after one operation (counted from 1), expected from the program's own state before the operation."""
+    """The states around one operation (counted from 1): before it, the program's after it, and the expected one."""
 
     operation: int
     reached: bool = True
-    """Whether the program returned from the operation. Otherwise there is only the expected state."""
+    """Whether the program returned from the operation. Otherwise there is only the expected state after it."""
     panels: tuple[Panel, ...] = ()
 
 
@@ -89,7 +94,7 @@ class Picture:
     case: str
     operation: int
     """The operation that went wrong first."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[StateRow, ...] = ()
     scenes: tuple[Scene, ...] = ()
     charts: tuple[ComparedChart, ...] = ()
     program: tuple[str, ...] = ()

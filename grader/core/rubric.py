@@ -1,4 +1,4 @@
-"""The rubric: its rules, the points of each rule, and what the cases of a rule are judged on.
+"""The rubric: its rules, the points of each rule, and the facets of a record that its cases are judged on.
 
 Rules are judged by their own cases, by the build, or by what is found in every case (leaks, memory errors). A program
 that does nothing shows none of these findings. So a rule of the last kind earns no greater share of its points than the
@@ -10,6 +10,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.core.verdict import Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A part of the record of an operation, by which rules, differences, pictures and `grade explain` speak of it."""
+
+    name: str
+    """Its name in rubrics and known mistakes."""
+    title: str = ""
+    """Its heading in reports and pictures; empty: the name."""
+    per: str = ""
+    """What its entries belong to, for a list with an entry for each block ("block") or a mapping by request id
+    ("request"). Differences are then told by entry: "block 3: ref". Empty: the value is compared as a whole."""
+    path: str = ""
+    """Where it stands in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
+    "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks", "reply.*.0".
+    "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
+    tolerance: float = 0.0
+    """The largest difference of two fractions that counts as equal."""
+    sentences: bool = False
+    """Whether it is a list of sentences on what is wrong, of which a right program has none."""
+    calls: tuple[str, ...] = ()
+    """Of a reply, or of "accepted": the operations that it belongs to; empty: all that no other facet names."""
+
+    @property
+    def heading(self) -> str:
+        """What reports call it."""
+        return self.title or self.name
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The path, step by step."""
+        return tuple((self.path or f"state.{self.name}").split("."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ _COMMON_CHINESE = re.compile(rb"[\xa1\xa3\xb0-\xd7][\xa1-\xfe]")
 """Punctuation, full-width letters and the frequent characters in GB2312 encoding."""
 
 _MOST_MARKS = 2
-_TEXTLESS = (int, int | None, tuple[int, ...])
+_TEXTLESS = (int, int | None, tuple[int, ...], tuple[int | None, ...])
 
 
 def decoded(data: bytes) -> str:

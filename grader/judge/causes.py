@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.core.judgement import Symptom
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
-from grader.core.symptom import Symptom
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
 from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
@@ -320,8 +320,8 @@ def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterato
     yield finding_of(symptom, case.comparison, clue.rule if clue is not None else case.comparison.case.rule)
 
 
-def unplaced(cases: Sequence[CaseFindings]) -> list[Unplaced]:
-    """Return the operations in which cases first went wrong and whose lines are still unknown."""
+def unplaced(cases: Sequence[CaseFindings], order: Sequence[int]) -> list[Unplaced]:
+    """Return the operations in which cases first went wrong and whose lines are still unknown, in this order."""
     return [
         Unplaced(
             case=number,
@@ -330,9 +330,8 @@ def unplaced(cases: Sequence[CaseFindings]) -> list[Unplaced]:
             kind=case.cause.kind,
             difference=case.cause.difference,
             judgement=case.cause.judgement,
-            group=case.group,
-            plain=case.plain,
         )
-        for number, case in enumerate(cases)
+        for number in order
+        for case in [cases[number]]
         if case.cause is not None and not case.cause.culprits
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.core.model import CannotFollow, Model, ModelFactory
 from grader.runtime.comparison import Comparison, Deviation, End
 from grader.runtime.observation import NO_TIME, Played, PlayedStep

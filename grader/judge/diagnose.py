@@ -29,6 +29,9 @@ class Diagnosed:
     verdict: Verdict
     stages: tuple[CallStage, ...] = ()
     """The stage of each call, when something went wrong."""
+    order: tuple[int, ...] = ()
+    """The failing cases by their numbers, in the order in which lines are looked for: of the public ones the first of
+    each cause, then the second of each, and so on; then hidden ones."""
 
     @property
     def first_cause(self) -> Cause | None:
@@ -48,14 +51,18 @@ def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab:
     explained = [case for case in cases if case.clue is not None and case.cause is not None]
     if not explained:
         causes = tuple(_cause(members) for members in groups.values())
-        return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)
+        return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)  # the score says so where points were lost
     first = _most_likely(explained, by_call, lab)
     for members in groups.values():
         members.sort(key=lambda case: (case is not first, *_difficulty(case, _rule(case), lab)))
     in_order = sorted(groups.values(), key=lambda members: members[0] is not first)
     assert first.cause is not None
     causes = tuple(_cause(members) for members in in_order)
-    return Diagnosed(causes=causes, verdict=first.cause.verdict, stages=by_call)
+    numbers = {id(case): number for number, case in enumerate(cases)}
+    ranked = ((rank, place, case) for place, members in enumerate(in_order) for rank, case in enumerate(members))
+    in_turn = sorted(ranked, key=lambda entry: (_is_hidden(entry[2]), *entry[:2]))
+    order = tuple(numbers[id(case)] for _, _, case in in_turn)
+    return Diagnosed(causes=causes, verdict=first.cause.verdict, stages=by_call, order=order)
 
 
 def _cause(members: Sequence[CaseFindings]) -> Cause:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grader.core.difference import Difference, Judgement
-from grader.core.symptom import Symptom
+from grader.core.judgement import Difference, Judgement, Symptom
 from grader.core.verdict import Finding, SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison, End
 from grader.runtime.observation import Ending

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
-from grader.core.difference import NEVER_SET, Difference
+from grader.core.judgement import NEVER_SET, Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
 from grader.judge.evidence import Evidence
@@ -68,7 +68,7 @@ def best_clue(
     for rank in (_REPLY, _STATE, _MEMORY):
         cause, clue = _first_fitting(
             [
-                _Seen(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
+                _ClueValues(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
                 for evidence in first
                 if _rank(evidence) == rank
             ],
@@ -77,12 +77,12 @@ def best_clue(
         if clue is not None:
             return cause, clue
     cause = min(first, key=_rank)
-    return cause, Clue(rule=comparison.case.rule, hint="{said}" if cause.difference is None else "{wanted}")
+    return cause, Clue(rule=comparison.case.rule, hint="{message}" if cause.difference is None else "{wanted}")
 
 
 def clue_alone(evidence: Evidence, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
     """Return the clue for one piece of evidence alone, without clues of several targets, which explain no line."""
-    seen = _Seen(evidence=evidence, comparison=comparison, patterns=patterns)
+    seen = _ClueValues(evidence=evidence, comparison=comparison, patterns=patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 
 
@@ -101,7 +101,7 @@ def hint(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
         reply=expected.text,
         wanted=difference.wanted if difference else "",
         refusal=" or ".join(lab.grammar.operations[operation_of(cause, comparison).name].refusals),
-        said=_message(cause),
+        message=_message(cause),
     )
     return " ".join(text.split())
 
@@ -136,7 +136,7 @@ def _rank(evidence: Evidence) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _ClueValues:
     """A piece of evidence, and the values that clues test; there are many clues, so each value is computed once."""
 
     evidence: Evidence
@@ -165,7 +165,7 @@ class _Seen:
         return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.known
 
 
-def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Evidence | None, Clue | None]:
+def _first_fitting(all_seen: Sequence[_ClueValues], table: ClueTable) -> tuple[Evidence | None, Clue | None]:
     """Return the first clue of the table that fits any of it, and the first that it fits."""
     best, cause, fitting = len(table.clues), None, None
     for seen in all_seen:
@@ -177,7 +177,7 @@ def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Evidenc
     return cause, fitting
 
 
-def _fits(clue: Clue, seen: _Seen) -> bool:
+def _fits(clue: Clue, seen: _ClueValues) -> bool:
     """Whether the conditions hold that `ClueTable.possible` leaves open."""
     evidence, difference = seen.evidence, seen.evidence.difference
     return (

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
-from grader.core.difference import SENTENCE, Difference, Judgement
-from grader.core.facet import Facet
-from grader.core.model import Span
+from grader.core.judgement import SENTENCE, Difference, Judgement
+from grader.core.model import MemorySpan
+from grader.core.rubric import Facet
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
@@ -97,7 +97,7 @@ class PlainModel:
         """The reply and the state after the last operation."""
         return record_of(self._reply, self._engine.state())
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """Nothing: a plain state has no memory of its own."""
         return ()
 
@@ -131,6 +131,10 @@ class PlainModel:
             unchanged=state is not None and state == after["state"],
             broken=tuple(self._broken(state or {}, after["state"])) if differences else (),
         )
+
+    def compared(self) -> bytes:
+        """The reply and the state that the oracle had after the operation that was judged last."""
+        return self.record()
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The decoded record."""
@@ -206,7 +210,7 @@ class PlainModel:
             field=f"what {seen.call} returns",
             expected=expected,
             actual=came,
-            said=f"{seen.call} {_done(actual)}, expected {expected}",
+            sentence=f"{seen.call} {_done(actual)}, expected {expected}",
         )
 
     def _whole(self, call: str, root: str) -> Facet:
@@ -297,7 +301,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             entry=entry,
             expected="nothing" if wanted is _ABSENT else _shown(wanted),
             actual=_shown(actual),
-            said=_first_sentence(facet, actual) if tells else "",
+            sentence=_first_sentence(facet, actual) if tells else "",
             tags=frozenset({SENTENCE} if tells else ()),
         )
 

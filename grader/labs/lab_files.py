@@ -18,8 +18,8 @@ from typing import Any
 from grader.assignment import mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.core.case import EVERY, Grammar, Number, Signature
-from grader.core.facet import Facet
 from grader.core.model import ModelFactory
+from grader.core.rubric import Facet
 from grader.core.verdict import Judged
 from grader.judge.plain_judge import Invariants, PlainModel
 from grader.judge.recorded import FILE, RecordedOracle, recorded_traces

@@ -18,8 +18,8 @@ from typing import Any
 from grader.assignment.lab import Charts, Lab
 from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
-from grader.core.facet import Facet
-from grader.core.picture import Part, Shape
+from grader.core.picture import PanelShape, StatePart
+from grader.core.rubric import Facet
 from grader.judge.plain_judge import UNREADABLE, Invariants
 from grader.labs.lab_files import load_lab
 from grader.runtime.python.runtime import PythonRuntime
@@ -125,7 +125,7 @@ def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived:
         raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
 
 
-def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
+def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StatePart]:
     """Draw a decoded record: entries of one kind as a grid, lists as chains, sentences, other values by name."""
     state = record["state"]
     values = {facet: _at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
@@ -135,17 +135,17 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
         if not facet.per and not isinstance(value, list)
     }
     if alone:
-        yield Part(title="values", shape=Shape.VALUES, lines=alone)
+        yield StatePart(title="values", shape=PanelShape.VALUES, lines=alone)
     for per in dict.fromkeys(facet.per for facet in values if facet.per):
         yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
     for facet, value in values.items():
         if facet.per or not isinstance(value, list):
             continue
         if not facet.sentences:
-            yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
+            yield StatePart(title=facet.heading, shape=PanelShape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
         elif value:
             lines = {(0, str(number)): (str(sentence),) for number, sentence in enumerate(value)}
-            yield Part(title=facet.heading, shape=Shape.SENTENCES, lines=lines)
+            yield StatePart(title=facet.heading, shape=PanelShape.SENTENCES, lines=lines)
 
 
 def _at(state: Any, steps: Sequence[str]) -> Any:
@@ -164,13 +164,13 @@ def _child(value: Any, step: str) -> Any:
     return value.get(step) if isinstance(value, dict) else None
 
 
-def _grid(per: str, values: Mapping[Facet, Any]) -> Part:
+def _grid(per: str, values: Mapping[Facet, Any]) -> StatePart:
     """The entries of facets as rows, a column for each facet."""
     columns = {facet: _entries(value) for facet, value in values.items()}
     keys = dict.fromkeys(key for column in columns.values() for key in column)
-    return Part(
+    return StatePart(
         title=f"by {per}",
-        shape=Shape.GRID,
+        shape=PanelShape.GRID,
         columns=tuple(facet.heading for facet in columns),
         lines={
             (0, f"{per} {key}"): tuple(_cell(column[key]) if key in column else "" for column in columns.values())

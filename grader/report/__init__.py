@@ -9,8 +9,7 @@ from __future__ import annotations
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.report import annotate, classroom50, gnu, gradebook, gradescope, html, junit, sarif, summary, text
-from grader.report.document import Document, as_json, as_log
-from grader.report.view import Format, Gradebook, View
+from grader.report.document import Document, Format, Gradebook, View, as_json, as_log
 
 __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradebook", "View"]
 

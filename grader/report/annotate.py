@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from grader.core.record import Record
 from grader.core.verdict import SourceLine
-from grader.report.document import Document, as_command, joined
+from grader.report.document import Document, View, as_command, joined
 from grader.report.phrases import no_points_of, points_of, result_of
 from grader.report.problems import advised, causes, decided, file_of
-from grader.report.view import View
 
 _MOST = 10
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome
-from grader.report.document import Document, web_page
+from grader.report.document import Document, View, web_page
 from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, result_of
-from grader.report.view import View
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
@@ -33,7 +32,7 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Docum
     Students see no more of hidden cases than in their own report. Only one row is stored for each record, because all
     records together would be large.
     """
-    seen = _Seen(view.audience)
+    seen = _Tally(view.audience)
     rows = [seen.row(record) for record in records]
     scores = [row.record.score for row in rows if row.record.score is not None]
     cases, rules = seen.cases(), _rules(rows)
@@ -96,7 +95,7 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _ClassRow:
     """The parts of one record that the page needs."""
 
     record: Record
@@ -110,7 +109,7 @@ class _Row:
     """What people decided after the grading, or why a person has to look at it."""
 
 
-class _Seen:
+class _Tally:
     """The cases of all records so far, with the number of submissions that failed each."""
 
     def __init__(self, audience: Audience) -> None:
@@ -119,7 +118,7 @@ class _Seen:
         self._failing: Counter[str] = Counter()
         self._known: dict[str, Outcome] = {}
 
-    def row(self, record: Record) -> _Row:
+    def row(self, record: Record) -> _ClassRow:
         """Add a record to the counts and return its row."""
         failing = tuple(outcome.case for outcome in record.outcomes if not outcome.passed)
         if record.score is not None:
@@ -133,7 +132,7 @@ class _Seen:
         )
         remarks = tuple(filter(None, [*decisions_of(record), needs_person(record)]))
         verdict, ran = result_of(record), bool(record.outcomes)
-        return _Row(record=small, verdict=verdict, ran=ran, failing=failing, remarks=remarks)
+        return _ClassRow(record=small, verdict=verdict, ran=ran, failing=failing, remarks=remarks)
 
     def cases(self) -> list[Failing]:
         """Return the cases, those with the largest failing share first.
@@ -154,11 +153,11 @@ class _Seen:
         return sorted(cases, key=lambda case: (-case.share, case.name))
 
 
-def _pages(rows: Iterable[_Row]) -> tuple[str, ...]:
+def _pages(rows: Iterable[_ClassRow]) -> tuple[str, ...]:
     return page_names(row.record.submission.name for row in rows)
 
 
-def _rules(rows: Sequence[_Row]) -> list[Failing]:
+def _rules(rows: Sequence[_ClassRow]) -> list[Failing]:
     """Return the rules, sorted by the share of submissions that lost points of them.
 
     A submission counts only when it has a score and a case was run: otherwise its points say nothing of a rule.
@@ -184,7 +183,7 @@ def _keys(cases: Sequence[Failing], rules: Sequence[Failing]) -> Iterator[tuple[
     yield from (("rule", rule.name) for rule in rules)
 
 
-def _figures(rows: Sequence[_Row], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _figures(rows: Sequence[_ClassRow], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
     """The key figures of the class, each with its label."""
     records = [row.record for row in rows]
     if any(record.public_only for record in records):
@@ -215,7 +214,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
+class _Histogram:
     """The distribution of points."""
 
     width: int
@@ -227,7 +226,7 @@ class _Chart:
     words: str
 
 
-def _chart(records: Sequence[Record]) -> _Chart:
+def _chart(records: Sequence[Record]) -> _Histogram:
     """Return ten bars, each for a tenth of the points, and the median. The last bar includes full points."""
     shares = [record.score / record.max_score for record in records if record.score is not None and record.max_score]
     most = max((record.max_score for record in records), default=100)
@@ -247,7 +246,7 @@ def _chart(records: Sequence[Record]) -> _Chart:
             )
         )
     width = _BARS * (_BAR + _GAP)
-    return _Chart(
+    return _Histogram(
         width=_LEFT + width,
         height=_TOP + _HEIGHT + 26,
         base=_TOP + _HEIGHT,
@@ -259,7 +258,7 @@ def _chart(records: Sequence[Record]) -> _Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Student:
+class _StudentRow:
     """A row of the table."""
 
     record: Record
@@ -276,11 +275,11 @@ class _Student:
     """The numbers of all failing cases and rules, for the filter."""
 
 
-def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Student:
+def _student(row: _ClassRow, page: str, fails: dict[tuple[str, str], int]) -> _StudentRow:
     rules = row.record.rules if row.ran else ()
     lost = {score.rule: score.max_points - score.points for score in rules if score.points < score.max_points}
     failing = [*(("case", name) for name in row.failing), *(("rule", rule) for rule in lost)]
-    return _Student(
+    return _StudentRow(
         record=row.record,
         page=page,
         sections=", ".join(sorted({student.section for student in row.record.submission.students if student.section})),

@@ -10,10 +10,9 @@ from typing import Any
 
 from grader.core.record import Record
 from grader.core.verdict import RuleScore
-from grader.report.document import Document, as_json
+from grader.report.document import Document, View, as_json
 from grader.report.phrases import decision_of, part_of
 from grader.report.rule_summary import judged
-from grader.report.view import View
 
 _VARIABLES = {
     "classroom": ("CLASSROOM",),

@@ -1,4 +1,6 @@
-"""The functions that create every report. A `Document` is created here and by a `Page`, and nowhere else.
+"""What a report is, for whom it is shown, and the functions that create one.
+
+A `Document` is created here and by a `Page`, and nowhere else.
 
 A format is a function that returns a `Document`, so a format cannot leave values unescaped: it passes them to the
 function for its target, which escapes them. A test in `grader/tests/test_house.py` fails when other code creates one.
@@ -13,14 +15,15 @@ import io
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from xml.etree import ElementTree as ET
 
-from grader.core.record import Record, to_json
+from grader.core.record import Record, Student, to_json
 from grader.core.sanitize import plain
+from grader.core.verdict import Audience
 from grader.report.escape import (
     csv_cell,
     escape,
@@ -60,6 +63,42 @@ class Document(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """For whom and where a report is shown. Students do not see what hidden cases do."""
+
+    instructor: bool = False
+    width: int = 100
+    colour: bool = False
+    everything: bool = False
+    """Whether to show every cause in full, in the format that also has a short version."""
+    workflow: bool = False
+    """Whether the report goes to the log of a GitHub workflow, where a line can be a command."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables; Classroom 50 uses them to describe the submission that it passes on."""
+    time: str = ""
+    """The current time, as `YYYY-MM-DDTHH:MM:SSZ`."""
+
+    @property
+    def audience(self) -> Audience:
+        """The reader of the report."""
+        return Audience.INSTRUCTOR if self.instructor else Audience.STUDENT
+
+
+class Format(Protocol):
+    """Makes a report of a record."""
+
+    def __call__(self, record: Record, view: View) -> Document:
+        """Return the whole report."""
+
+
+class Gradebook(Protocol):
+    """Makes one file of many records: points by student, without what a case does, or the records themselves."""
+
+    def __call__(self, records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
+        """Return a row for each student; `missing` are those who submitted nothing. Records are read one by one."""
+
+
 def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Document:
     """Return a record, or a mapping, as a JSON object with a line end. It is safe within HTML too."""
     if isinstance(value, Record):
@@ -69,7 +108,7 @@ def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Doc
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def as_sarif(log: Mapping[str, Any]) -> Document:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 from grader.core.record import Record
-from grader.report.document import Document, as_gnu_message, as_log, joined
+from grader.report.document import Document, View, as_gnu_message, as_log, joined
 from grader.report.phrases import no_points_of, points_of, result_of
 from grader.report.problems import advised, causes, decided, file_of
-from grader.report.view import View
 
 
 def render(record: Record, view: View) -> Document:

@@ -24,7 +24,7 @@ MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
-class _Table(Generic[K]):
+class _GradeTable(Generic[K]):
     """Rows with the same first columns, then columns of points, which are known once all records have been read."""
 
     about: Sequence[str]
@@ -52,7 +52,7 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     A last column, where there is something to say, has what the score leaves out, or why there is none.
     """
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
-    table: _Table[str] = _Table([*about, "complete", "overrides"])
+    table: _GradeTable[str] = _GradeTable([*about, "complete", "overrides"])
     for record in records:
         cause = record.first_cause.rule if record.first_cause is not None else ""
         result: _Row = [record.verdict.value, record.score, record.max_score, cause]
@@ -74,7 +74,7 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
     """
     about = ["First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status"]
     about += ["Submission ID", "Submission Time", "Lateness (H:M:S)", "View Count", "Submission Count"]
-    table: _Table[tuple[str, int]] = _Table(about)
+    table: _GradeTable[tuple[str, int]] = _GradeTable(about)
     full = None
     for record in records:
         full = max(full or 0, record.max_score)
@@ -101,7 +101,7 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
     A student without a score has no row, because an empty cell would delete the grade in Canvas (`no_change_to_value?`
     in its lib/gradebook_importer.rb, the source of all statements about Canvas here).
     """
-    table: _Table[tuple[str, int]] = _Table(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"])
+    table: _GradeTable[tuple[str, int]] = _GradeTable(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"])
     full: dict[tuple[str, int], int] = {}
     for record in records:
         column = _assignment(record), record.max_score

@@ -11,16 +11,17 @@ from typing import Any
 from grader.core.record import Record
 from grader.core.verdict import Audience, RuleScore
 from grader.report import text
-from grader.report.document import Document, as_json
+from grader.report.document import Document, View, as_json
 from grader.report.rule_summary import judged, rule_summary
-from grader.report.text import Part
-from grader.report.view import View
+from grader.report.text import ReportPart
 
 
 def render(record: Record, view: View) -> Document:
     """Return the whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
     results: dict[str, Any] = {
-        "output": text.render(record, audience=view.audience, without=(Part.POINTS, Part.CASES), everything=True),
+        "output": text.render(
+            record, audience=view.audience, without=(ReportPart.POINTS, ReportPart.CASES), everything=True
+        ),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",

@@ -9,8 +9,7 @@ from grader.core.chart import ComparedChart
 from grader.core.losses import hidden_losses
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
-from grader.report.document import Document, web_page
-from grader.report.drawn import DrawnScene, drawn
+from grader.report.document import Document, View, web_page
 from grader.report.excerpt import coloured
 from grader.report.footer import graded_how, repro_name
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
@@ -27,10 +26,10 @@ from grader.report.phrases import (
     result_of,
     withheld_of,
 )
+from grader.report.picture import DrawnScene, drawn
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
 from grader.report.start_here import focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
-from grader.report.view import View
 
 _MOST_CAUSES = 6
 _MOST_TITLES = 12
@@ -173,7 +172,7 @@ def _hidden(record: Record, audience: Audience) -> _Hidden | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Mark:
+class _LineMessage:
     """A message at a line of the source."""
 
     by: str
@@ -183,22 +182,22 @@ class _Mark:
     cases: int = 1
 
 
-def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
+def _marks(record: Record, audience: Audience) -> dict[int, list[_LineMessage]]:
     """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
     secret = {outcome.case for outcome in record.outcomes if outcome.hidden_from(audience)}
-    by_message: dict[tuple[int, str], _Mark] = {}
+    by_message: dict[tuple[int, str], _LineMessage] = {}
     for finding in record.findings:
         line = _line(record, finding.source)
         if line and finding.case not in secret:
             _add(
                 by_message,
                 line,
-                _Mark(by=_name(record, finding.tool), message=_message(finding), meaning=what_it_means(finding)),
+                _LineMessage(by=_name(record, finding.tool), message=_message(finding), meaning=what_it_means(finding)),
             )
     for advice in record.advice:
         if (line := _line(record, advice.source)) and advice.case not in secret:
-            _add(by_message, line, _Mark(by="advice", message=advice.message, advice=True))
-    marks: dict[int, list[_Mark]] = {}
+            _add(by_message, line, _LineMessage(by="advice", message=advice.message, advice=True))
+    marks: dict[int, list[_LineMessage]] = {}
     for (line, _), mark in sorted(by_message.items(), key=lambda item: item[0][0]):
         if len(marks.setdefault(line, [])) < _MOST_SAID:
             marks[line].append(mark)
@@ -210,7 +209,7 @@ def _name(record: Record, tool: Tool) -> str:
     return _OURS.get(tool) or (used.name if used is not None else tool.value)
 
 
-def _add(by_message: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:
+def _add(by_message: dict[tuple[int, str], _LineMessage], line: int, mark: _LineMessage) -> None:
     if (line, mark.message) in by_message:
         by_message[line, mark.message].cases += 1
     else:

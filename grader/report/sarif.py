@@ -14,10 +14,9 @@ from urllib.parse import quote
 
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, SourceLine, Tool
-from grader.report.document import Document, as_sarif
+from grader.report.document import Document, View, as_sarif
 from grader.report.phrases import counted, part_of, said_of
 from grader.report.problems import Problem, advised, decided, each_found, file_of
-from grader.report.view import View
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"

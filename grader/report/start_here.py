@@ -14,11 +14,10 @@ from grader.core.chart import ComparedChart
 from grader.core.picture import Picture
 from grader.core.record import Record
 from grader.core.verdict import NOT_IMPORTED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
-from grader.report.compared import Compared, compared
-from grader.report.drawn import drawn
 from grader.report.excerpt import Excerpt, excerpt
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
+from grader.report.picture import DrawnScene, drawn, narrowed
 from grader.report.progress import is_next
 from grader.report.trace import place_of
 
@@ -69,9 +68,8 @@ class Focus:
     """The last operations up to the one that went wrong."""
     number: int = 0
     """The number of the operation that went wrong."""
-    reached: bool = True
-    """Whether the program returned from that operation."""
-    states: Compared | None = None
+    scene: DrawnScene | None = None
+    """The states around that operation, narrowed to what it changed or had to change."""
     charts: tuple[ComparedChart, ...] = ()
 
     @property
@@ -139,7 +137,6 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         )
     drawings = () if is_next(record) else record.pictures
     picture = next((drawing for drawing in drawings if drawing.case == outcome.case), None)
-    reached, states = _states_of(picture, record, outcome)
     return replace(
         begin,
         seen=cause.summary,
@@ -150,25 +147,16 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         case=place_of(record, outcome),
         steps=tuple([step for step in outcome.steps if step.number <= cause.operation][-_MOST_STEPS:]),
         number=cause.operation,
-        reached=reached,
-        states=states,
+        scene=_scene(picture, record, outcome) if picture is not None else None,
         charts=picture.charts if picture is not None else (),
     )
 
 
-def _states_of(picture: Picture | None, record: Record, outcome: Outcome) -> tuple[bool, Compared | None]:
-    """Return whether the program returned from the operation that went wrong, and its three states.
-
-    Where no picture shows the operation, the result is True and None.
-    """
-    if picture is None:
-        return True, None
+def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | None:
+    """Return the scene of the operation that went wrong, narrowed; None where the picture does not show it."""
     first, number = record.first_finding(outcome), record.bad_operation(outcome)
-    scenes = drawn(picture, outcome, first)
-    at = next((place for place, scene in enumerate(scenes) if scene.step.number == number), None)
-    if at is None:
-        return True, None
-    return scenes[at].reached, compared(scenes, at, first)
+    scenes = (scene for scene in drawn(picture, outcome, first) if scene.step.number == number)
+    return next((narrowed(scene, first) for scene in scenes), None)
 
 
 def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from grader.core.record import Record
 from grader.report import text
-from grader.report.document import Document, as_markdown
+from grader.report.document import Document, View, as_markdown
 from grader.report.phrases import points_of, result_of
 from grader.report.rule_summary import judged
-from grader.report.text import Part
-from grader.report.view import View
+from grader.report.text import ReportPart
 
 _MOST_DETAILS = 20_000
 """In characters. An escaped one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""
@@ -33,7 +32,7 @@ _TEMPLATE = """\
 
 def render(record: Record, view: View) -> Document:
     """Return the whole page."""
-    details: str = text.render(record, audience=view.audience, without=(Part.POINTS,), everything=True)
+    details: str = text.render(record, audience=view.audience, without=(ReportPart.POINTS,), everything=True)
     if len(details) > _MOST_DETAILS:
         details = f"{details[:_MOST_DETAILS]}\n... (cut here)"
     return as_markdown(

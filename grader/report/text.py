@@ -12,7 +12,6 @@ from functools import partial
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, RuleScore, Tool, Verdict
-from grader.report.charts import show_charts
 from grader.report.document import Document
 from grader.report.escape import escape_lines
 from grader.report.footer import MORE, footer, graded_briefly, reproduce
@@ -31,7 +30,7 @@ from grader.report.phrases import (
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly, is_unfinished
 from grader.report.start_here import Focus, focus, start_here
-from grader.report.states import show_states
+from grader.report.text_picture import show_charts, show_states
 from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
 
 _SCREEN = 68
@@ -49,7 +48,7 @@ _OTHERS = ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
 """For each version of the section: how many other causes get two lines, and how many get one."""
 
 
-class Part(Enum):
+class ReportPart(Enum):
     """A part of the report that other formats show in their own way."""
 
     POINTS = auto()
@@ -63,7 +62,7 @@ def render(
     colour: bool = False,
     audience: str = "student",
     everything: bool = False,
-    without: Container[Part] = (),
+    without: Container[ReportPart] = (),
 ) -> Document:
     """Return the record as a page of text; no line is wider than `width` columns (at least 40).
 
@@ -80,7 +79,7 @@ def render(
     return page.text()
 
 
-def _sections(record: Record, audience: Audience, without: Container[Part]) -> Iterator[Section]:
+def _sections(record: Record, audience: Audience, without: Container[ReportPart]) -> Iterator[Section]:
     yield _limited(0, partial(_headline, record=record), 12, 4)
     if record.verdict is Verdict.ACCEPTED and not record.overrides:
         yield Section(rank=1, versions=(partial(_all_well, record=record),))
@@ -98,8 +97,8 @@ def _limited(rank: int, draw: Callable[..., None], *limits: int) -> Section:
     return Section(rank=rank, versions=versions, whole=partial(draw, most=_EVERYTHING))
 
 
-def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iterator[Section]:
-    shows_cases = Part.CASES not in without and record.verdict is not Verdict.ACCEPTED
+def _wrong(record: Record, audience: Audience, without: Container[ReportPart]) -> Iterator[Section]:
+    shows_cases = ReportPart.CASES not in without and record.verdict is not Verdict.ACCEPTED
     causes = record.causes_for(audience) if shows_cases else []
     if is_unfinished(record):
         yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
@@ -114,7 +113,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
         others = asked_now(record, causes)[1:]
         lists = tuple(partial(_others, record=record, causes=others, long=long, short=short) for long, short in _OTHERS)
         yield Section(rank=4, versions=lists, whole=partial(_in_full, record=record, causes=[causes[0], *others]))
-    if Part.POINTS not in without and (record.outcomes or record.overrides):
+    if ReportPart.POINTS not in without and (record.outcomes or record.overrides):
         shorter = (partial(_points, record=record), partial(_points_in_a_line, record=record))
         yield Section(rank=6, versions=shorter, whole=partial(_points_of_all, record=record))
     if shows_cases:

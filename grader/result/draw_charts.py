@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from grader.assignment.lab import Lab
-from grader.core.chart import Chart, ComparedChart, Level, Place, Track
+from grader.core.chart import Chart, ChartCell, ComparedChart, Level, Track
 from grader.runtime.comparison import Comparison
 from reference.operation import Trace
 from reference.oracle import CannotGoOn, CannotPoke
@@ -104,7 +104,7 @@ def _window(items: Sequence[_Item], window: range, nothing: _Item) -> tuple[_Ite
     return tuple(items[place] if place < len(items) else nothing for place in window)
 
 
-def _first_wrong(actual: Sequence[Track], expected: Sequence[Track]) -> Place | None:
+def _first_wrong(actual: Sequence[Track], expected: Sequence[Track]) -> ChartCell | None:
     """Return the first difference, from left to right, then from top to bottom."""
     wrong = [
         (column, place)
@@ -112,4 +112,4 @@ def _first_wrong(actual: Sequence[Track], expected: Sequence[Track]) -> Place | 
         for column, (cell, wanted) in enumerate(zip(own.cells, right.cells, strict=True))
         if cell != wanted
     ]
-    return Place(*min(wrong)) if wrong else None
+    return ChartCell(*min(wrong)) if wrong else None

@@ -1,9 +1,9 @@
 """Pictures for a record: the states of the failing cases that a report shows, expected beside actual.
 
 Only these cases are drawn, because every state has to be decoded: the diagnosed case, then the plainest case of each
-cause. If that is a hidden case, a public one is drawn too, because students see no other. As everywhere, the expected
-state is what the reference makes of the program's own state before the call: an old mistake is not marked again at
-every call.
+cause. If that is a hidden case, a public one is drawn too, because students see no other. The expected state is the one
+that the judge compared with: the operations of the case are judged once more, so that the picture marks what the judge
+marked. An old mistake is not marked again at every call.
 
 Pictures are part of the record, because a report is a function of the record: cases or models may have changed when the
 report is made again. A picture ends before a state of more than 32 KB or an unreadable one, and the page says when the
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from grader.assignment.lab import Lab
 from grader.core.case import Case
-from grader.core.picture import Drawing, Panel, Part, Picture, Row, Scene, Shape
+from grader.core.model import Model
+from grader.core.picture import Drawing, Panel, Picture, Scene, StatePart, StateRow
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome
 from grader.result.draw_charts import charts
@@ -32,14 +32,12 @@ _MOST_STATE = 32_768
 _BEFORE, _AFTER = 14, 3
 """The number of scenes before the operation that went wrong, and after it."""
 
-_MOST_ROWS = 24
+_MOST_ROWS = 64
 """The most rows of a panel; wrong rows come first, up to `_MOST_WRONG` of them even beyond this number."""
 
 _MOST_WRONG = 60
 _MOST_LINES = 700
 """The most lines of a program that reproduces a case; its checks and its malloc take 450 of them."""
-
-_FEWEST_ALIKE = 3
 
 _Key = tuple[int, str]
 """Depth and label of a row."""
@@ -69,25 +67,17 @@ def _of(record: Record, reader: Audience) -> list[Cause]:
 def _picture(
     record: Record, outcome: Outcome, comparison: Comparison, lab: Lab, *, first_only: bool = False
 ) -> Picture:
-    """Draw one case; `first_only` draws only the operation that went wrong and the one before it."""
+    """Draw one case; `first_only` draws only the operation that went wrong."""
     operations = comparison.case.trace.operations
     first = record.first_finding(outcome)
     bad = min(max((first.operation if first is not None else None) or 1, 1), len(operations))
-    rows = _Rows()
-    scenes: list[Scene] = []
-    before, after = (1, 0) if first_only else (_BEFORE, _AFTER)
-    for number in range(max(0, bad - 1 - before), min(bad + after, len(operations))):
-        scene = _scene(comparison, number, lab, rows)
-        if scene is None:
-            break
-        scenes.append(scene)
-        if not scene.reached:
-            break
+    window = range(bad - 1, bad) if first_only else range(max(0, bad - 1 - _BEFORE), min(bad + _AFTER, len(operations)))
+    rows = Rows()
     return Picture(
         case=outcome.case,
         operation=bad,
+        scenes=tuple(_scenes(comparison, lab, window, rows)),
         rows=tuple(rows.stored),
-        scenes=tuple(scenes),
         charts=tuple(charts(comparison, bad, lab)),
         program=() if first_only else _program(comparison.case, bad - 1, lab),
     )
@@ -98,81 +88,92 @@ def _program(case: Case, operation: int, lab: Lab) -> tuple[str, ...]:
     return tuple(lines) if len(lines) <= _MOST_LINES else ()
 
 
-def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene | None:
-    """Draw one operation, counted from 0; None for a state that is too large or not defined by the handout."""
-    steps = comparison.played.steps
-    lengths = [len(step.record) for step in steps[max(0, number - 1) : number + 1]]
-    if max(lengths, default=0) > _MOST_STATE:
-        return None  # a program may report states of megabytes
-    actual = steps[number].record if number < len(steps) else None
-    judged = any(deviation.operation == number for deviation in comparison.deviations)
+def _scenes(comparison: Comparison, lab: Lab, window: range, rows: Rows) -> Iterator[Scene]:
+    """Yield a scene for each operation of the window, counted from 0, up to a state that cannot be drawn."""
     model = lab.model(comparison.case.trace)
-    try:
-        expected = actual if actual is not None and not judged else _expected(comparison, number, lab)
-        if max(len(expected), len(actual or b"")) > _MOST_STATE:
-            return None
-        right = tuple(lab.picture(model.describe(expected)))
-        theirs = right if actual in (None, expected) else tuple(lab.picture(model.describe(actual or b"")))
-    except (CannotGoOn, CannotPoke, OverflowError):
-        return None
-    return Scene(operation=number + 1, reached=actual is not None, panels=tuple(_panels(right, theirs, rows)))
+    before: bytes | None = None
+    for number in range(window.stop):
+        actual = comparison.played.steps[number].record if number < len(comparison.played.steps) else None
+        if number in window and max(len(before or b""), len(actual or b"")) > _MOST_STATE:
+            return  # a program may report states of megabytes
+        try:
+            expected = _expected(comparison, number, before, model)
+            if number in window:
+                if len(expected) > _MOST_STATE:
+                    return
+                left, right = ([*lab.picture(model.describe(state))] for state in (actual or expected, expected))
+                met = left if before is None else [*lab.picture(model.describe(before))]
+                panels = tuple(panels_of(met, left, right, rows))
+                yield Scene(operation=number + 1, reached=actual is not None, panels=panels)
+        except (CannotGoOn, CannotPoke, OverflowError):
+            return
+        if actual is None:
+            return
+        before = actual
 
 
-def _expected(comparison: Comparison, number: int, lab: Lab) -> bytes:
+def _expected(comparison: Comparison, number: int, before: bytes | None, model: Model) -> bytes:
     """Return the record that the operation should have left. Raises `CannotGoOn` and `CannotPoke`."""
-    model = lab.model(comparison.case.trace)
-    if number:
-        model.restore(comparison.played.steps[number - 1].record)
-    model.apply(comparison.case.trace.operations[number])
+    operation, steps = comparison.case.trace.operations[number], comparison.played.steps
+    if number < comparison.follows:
+        return steps[number].record
+    if number < len(steps):
+        wrong = model.judge(before, operation, steps[number].record).differences
+        return model.compared() if wrong else steps[number].record
+    if before is not None:
+        model.restore(before)
+    model.apply(operation)
     return model.record()
 
 
 @dataclass(slots=True)
-class _Rows:
+class Rows:
     """The rows of a picture, each stored once."""
 
-    stored: list[Row] = field(default_factory=list)
-    places: dict[Row, int] = field(default_factory=dict)
+    stored: list[StateRow] = field(default_factory=list)
+    places: dict[StateRow, int] = field(default_factory=dict)
 
-    def place(self, row: Row) -> int:
+    def place(self, row: StateRow) -> int:
+        """Return the position of a row."""
         if row not in self.places:
             self.places[row] = len(self.stored)
             self.stored.append(row)
         return self.places[row]
 
 
-def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Iterator[Panel]:
-    """Yield both sides of each part, in the order of the expected side; a part that is not expected comes last."""
-    wanted, actual = ({part.title: part for part in side} for side in (right, theirs))
-    for title in dict.fromkeys([*wanted, *actual]):
-        part = wanted.get(title) or actual[title]
-        every = list(_rows(wanted.get(title), actual.get(title)))
+def panels_of(
+    before: Sequence[StatePart], actual: Sequence[StatePart], expected: Sequence[StatePart], rows: Rows
+) -> Iterator[Panel]:
+    """Yield the three states part by part, in the order of the expected one; a part that is not expected comes last."""
+    met, theirs, right = ({part.title: part for part in state} for state in (before, actual, expected))
+    for title in right | theirs:
+        sides = [state[title] for state in (right, theirs) if title in state]
+        every = list(_rows(*(state[title].lines if title in state else {} for state in (met, theirs, right))))
         if not every:
             continue
-        alike = list(_alike(every)) if part.shape is Shape.GRID and len(every) > _MOST_ROWS else every
-        shown = _fewer(alike)
+        shown = _fewer(every)
         yield Panel(
             title=title,
-            shape=part.shape,
-            columns=part.columns,
-            legend={
-                sign: side[title].legend[sign]
-                for side in (wanted, actual)
-                if title in side
-                for sign in side[title].legend
-            },
-            rows=tuple(map(rows.place, shown)),
-            omitted=len(alike) - len(shown),
+            shape=sides[0].shape,
+            columns=sides[0].columns,
+            legend={sign: meaning for side in sides for sign, meaning in side.legend.items()},
+            rows=tuple(rows.place(row) if row is not None else None for row in shown),
+            omitted=len(every) - sum(row is not None for row in shown),
         )
 
 
-def _rows(expected_part: Part | None, actual_part: Part | None) -> Iterator[Row]:
-    right = expected_part.lines if expected_part is not None else {}
-    theirs = actual_part.lines if actual_part is not None else {}
+def _rows(
+    met: Mapping[_Key, tuple[str, ...]], theirs: Mapping[_Key, tuple[str, ...]], right: Mapping[_Key, tuple[str, ...]]
+) -> Iterator[StateRow]:
     for key in _in_order(right, theirs):
-        depth, label = key
-        expected, actual = right.get(key, ()), theirs.get(key, ())
-        yield Row(label=label, depth=depth, expected=expected, actual=actual if actual != expected else None)
+        before, actual, expected = (state.get(key, ()) for state in (met, theirs, right))
+        yield StateRow(
+            label=key[1],
+            depth=key[0],
+            expected=expected,
+            actual=actual if actual != expected else None,
+            before=before if before != actual else None,
+        )
 
 
 def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> Iterator[_Key]:
@@ -190,29 +191,16 @@ def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> It
         yield from behind.get(place, ())
 
 
-def _alike(rows: Sequence[Row]) -> Iterator[Row]:
-    """Merge at least `_FEWEST_ALIKE` neighbouring rows that differ only in their labels into one row."""
-    for _, same in groupby(rows, key=lambda row: (row.depth, row.expected, row.actual)):
-        run = list(same)
-        if len(run) < _FEWEST_ALIKE:
-            yield from run
-        else:
-            first, last = run[0], run[-1]
-            yield Row(
-                label=f"{first.label} to {last.label}", depth=first.depth, expected=first.expected, actual=first.actual
-            )
-
-
-def _fewer(rows: Sequence[Row]) -> list[Row]:
-    """Choose the wrong rows, then others while there is room; the order of the rows stays."""
-    wrong = [row for row in rows if row.actual is not None][:_MOST_WRONG]
-    room = max(0, _MOST_ROWS - len(wrong))
-    shown: list[Row] = []
-    for row in rows:
-        if row.actual is None and room:
-            room -= 1
+def _fewer(rows: Sequence[StateRow]) -> list[StateRow | None]:
+    """Choose wrong rows, then changed ones, then others while there is room; None takes the place of omitted rows."""
+    wrong = [place for place, row in enumerate(rows) if row.actual is not None][:_MOST_WRONG]
+    right = [place for place, row in enumerate(rows) if row.actual is None]
+    right.sort(key=lambda place: rows[place].before is None)
+    places = {*wrong, *right[: max(0, _MOST_ROWS - len(wrong))]}
+    shown: list[StateRow | None] = []
+    for place, row in enumerate(rows):
+        if place in places:
             shown.append(row)
-        elif row.actual is not None and len(wrong) > 0:
-            wrong = wrong[1:]
-            shown.append(row)
+        elif not shown or shown[-1] is not None:
+            shown.append(None)
     return shown

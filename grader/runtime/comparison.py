@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from grader.core.case import Case
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.core.rubric import Rule
 from grader.runtime.observation import Played
 from reference.operation import Reply

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader.core.case import Case
-from grader.core.difference import Difference
+from grader.core.judgement import Difference
 from grader.core.verdict import SourceLine, Verdict
 
 _NO_LINES: Mapping[str, tuple[int, ...]] = {}

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
-from grader.core.difference import Difference, Judgement
+from grader.core.judgement import Difference, Judgement, Symptom
 from grader.core.optional_stages import OptionalStages
-from grader.core.symptom import Symptom
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, Replayed
@@ -126,10 +125,6 @@ class Unplaced:
     """The kind of a symptom, such as "crash"; empty where a difference shows the fault."""
     difference: Difference | None
     judgement: Judgement | None
-    group: str
-    """Those of the same group have the same cause."""
-    plain: bool
-    """Whether the case only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,14 +219,14 @@ class Runtime(Protocol):
         source: bytes,
         observed: Observations,
         unplaced: Sequence[Unplaced],
-        shown: str | None,
+        order: Sequence[int],
         building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Look for lines that are not known yet, and add them to what was observed.
 
-        `unplaced` is what the judge found without a line, `shown` the case that the diagnosis shows. Nothing of this
-        can change points, so `optional` runs it.
+        `order` are the failing cases by number, the first one to look at first; `unplaced` is, in this order, what the
+        judge found without a line. Nothing of this can change points, so `optional` runs it.
         """
         return observed
 

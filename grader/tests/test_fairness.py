@@ -17,7 +17,7 @@ from grader.tests.support.command import SAMPLES
 from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, graded_text
 from reference.operation import Operation
-from reference.paged_kv import PagedKV
+from reference.paged_kv.oracle import PagedKV
 
 _INT_MAX = 2**31 - 1
 _CASES = Path(__file__).parents[2] / "cases" / "paged_kv"

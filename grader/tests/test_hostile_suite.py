@@ -27,7 +27,7 @@ from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import keep

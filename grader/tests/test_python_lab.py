@@ -16,7 +16,8 @@ from grader.assignment.case_selection import select_cases
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
-from grader.report import FORMATS, View
+from grader.report import FORMATS
+from grader.report.document import View
 from grader.runtime.python.process import ending
 from grader.system import sandbox
 from grader.system.budget import Budget, TimeLimits
@@ -297,7 +298,7 @@ def test_states_are_explained_and_the_machine_is_looked_at() -> None:
         traces = grade("explain", "--lab", "toy", "random/many")
         looked = grade("doctor")
 
-    assert "free boxes, first to last: 0 1 2" in explained.out
+    assert "free boxes, first to last   0 1 2" in explained.out
     assert "changed: word red" in explained.out
     assert "200 random traces of 40 operations" in traces.out
     assert "a whole grading of toy: works" in looked.out

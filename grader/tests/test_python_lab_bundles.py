@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.bundles import BUNDLES
+from grader.bundles.platforms import BUNDLES
 from grader.tests.support.command import Said, environment, grade_process
 from grader.tests.support.toy_house import house_with_toy
 from grader.tests.support.toy_lab import RIGHT, WRONG, edited

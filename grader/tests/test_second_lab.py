@@ -14,7 +14,8 @@ from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
-from grader.report import FORMATS, View
+from grader.report import FORMATS
+from grader.report.document import View
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT

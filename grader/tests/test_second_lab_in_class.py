@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.bundles import BUNDLES
+from grader.bundles.platforms import BUNDLES
 from grader.tests.support.command import Said, grade_process
 from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 

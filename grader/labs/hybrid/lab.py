@@ -16,7 +16,7 @@ from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Word
-from grader.core.facet import Facet
+from grader.core.rubric import Facet
 from grader.labs.hybrid.charts import charts
 from grader.labs.python_lab import call, python_lab
 

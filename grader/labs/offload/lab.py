@@ -12,8 +12,8 @@ from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number
-from grader.core.chart import Arrow, Chart, Level, Place, Track
-from grader.core.facet import Facet
+from grader.core.chart import Arrow, Chart, ChartCell, Level, Track
+from grader.core.rubric import Facet
 from grader.labs.python_lab import call, python_lab
 from reference.operation import Argument, Trace
 
@@ -385,13 +385,13 @@ def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
     calls = lanes["calls"]
     host = len(lanes["streams"])
     rows = [stream if stream >= 0 else host for stream, _, _ in calls]
-    places = [Place(column, row) for column, row in enumerate(rows)]
+    places = [ChartCell(column, row) for column, row in enumerate(rows)]
     marks = [places[number] for number in lanes["pair"]]
     cells = [sign for _, sign, _ in calls]
     columns = [str(line) if line else "–" for _, _, line in calls]
     if len(marks) == 1:  # the other is the host, which reads when the call returns
         rows, cells, columns = [*rows, host], [*cells, "H"], [*columns, "end"]
-        marks.append(Place(len(rows) - 1, host))
+        marks.append(ChartCell(len(rows) - 1, host))
     used = sorted({*rows})
     return Chart(
         title=f"Streams in operation {operation}, by your lines: the marked calls have no order, or too much of it",
@@ -404,9 +404,9 @@ def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
             )
             for row in used
         ),
-        marks=tuple(Place(mark.column, used.index(mark.track)) for mark in marks),
+        marks=tuple(ChartCell(mark.column, used.index(mark.track)) for mark in marks),
         arrows=tuple(
-            Arrow(Place(start, used.index(rows[start])), Place(end, used.index(rows[end])))
+            Arrow(ChartCell(start, used.index(rows[start])), ChartCell(end, used.index(rows[end])))
             for start, end in lanes["arrows"]
         ),
     )

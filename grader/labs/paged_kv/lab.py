@@ -9,14 +9,13 @@ from pathlib import Path
 from grader.assignment import rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.core.case import Number, Signature
-from grader.core.difference import Judgement
-from grader.core.facet import Facet
+from grader.core.judgement import Judgement
+from grader.core.rubric import Facet
 from grader.labs.lab_files import load_lab
-from grader.labs.paged_kv.drawing import NOTATION, describe_poke, draw
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import word_offsets
 from grader.labs.paged_kv.judging.situations import SITUATIONS
-from grader.labs.paged_kv.picture import picture
+from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
 from grader.labs.paged_kv.reproduction import COMMAND, reproduce
 from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.project import CProject, Driver
@@ -121,7 +120,6 @@ def lab() -> Lab:
         is_odd=_is_odd,
         notation=NOTATION,
         describe_poke=describe_poke,
-        draw=draw,
         picture=picture,
         reproduce=partial(reproduce, clauses=clauses),
         reproduce_command=f"{COMMAND} && ./repro",

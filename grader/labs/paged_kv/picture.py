@@ -1,19 +1,28 @@
-"""A state of Homework 3 as the parts of a picture: counters, list, block tables as trees, the pool as a grid."""
+"""How Homework 3 is shown: a state as the parts of a picture, abbreviations in a trace, and what a poke does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grader.core.picture import Part, Shape
-from grader.labs.paged_kv.drawing import slot_text
-from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE
+from grader.core.picture import PanelShape, StatePart
+from grader.labs.paged_kv.judging.describe import UNTOUCHED
+from reference.operation import Operation
+from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+
+NOTATION = {
+    "seq": "a pointer to the sequence that the call made",
+    "@2": "the call gets the engine of that number, others get the first one",
+    "@NULL": "the call gets NULL as its engine",
+}
+"""The meaning of the short words in a trace; `@2` stands for every number."""
 
 _UNTOUCHED = "·"
+_COPIED = f"the {UNTOUCHED} word of block "
 _TABLE, _NULL = "table", "NULL"
 
 
-def picture(described: Mapping[str, Any]) -> Iterator[Part]:
+def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
     """Yield the parts for a described record; each engine has its own parts."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     for number, engine in engines.items():
@@ -24,26 +33,26 @@ def picture(described: Mapping[str, Any]) -> Iterator[Part]:
             yield from _management(engine, of)
 
 
-def _outside(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
+def _outside(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
     """List what was written outside the blocks, one row per place, because the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
-        yield Part(title=f"outside the blocks{of}", shape=Shape.VALUES, lines=written)
+        yield StatePart(title=f"outside the blocks{of}", shape=PanelShape.VALUES, lines=written)
 
 
-def _management(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
+def _management(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
     sequences: Sequence[Mapping[str, Any]] = engine["active_seqs"]
-    yield Part(
+    yield StatePart(
         title=f"block tables{of}",
-        shape=Shape.TREE,
+        shape=PanelShape.TREE,
         columns=tuple(f"[{entry}]" for entry in range(L2_PT_SIZE)),
         lines={key: cells for sequence in sequences for key, cells in _sequence(sequence)},
     )
 
-    yield Part(title=f"active_seqs{of}", shape=Shape.CHAIN, lines=_list(engine, sequences))
+    yield StatePart(title=f"active_seqs{of}", shape=PanelShape.CHAIN, lines=_list(engine, sequences))
     names = ("free_local_blocks", "total_local_blocks")
     counters = {(0, name): (str(engine[name]),) for name in names}
-    yield Part(title=f"counters{of}", shape=Shape.VALUES, lines=counters)
+    yield StatePart(title=f"counters{of}", shape=PanelShape.VALUES, lines=counters)
 
 
 def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
@@ -75,7 +84,7 @@ def _l1(table: Any) -> str:
     return table if isinstance(table, str) else _TABLE
 
 
-def _pool(engine: Mapping[str, Any], of: str) -> Part:
+def _pool(engine: Mapping[str, Any], of: str) -> StatePart:
     """Return a grid with a row for each block: how many sequences use it, then its 16 words."""
     counts = list(map(str, engine.get("ref_count", ())))
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
@@ -86,9 +95,9 @@ def _pool(engine: Mapping[str, Any], of: str) -> Part:
         )
         for block in range(max(len(rows), len(counts)))
     }
-    return Part(
+    return StatePart(
         title=f"pool and ref_count{of}",
-        shape=Shape.GRID,
+        shape=PanelShape.GRID,
         columns=("ref_count", *(f"slot {slot}" for slot in range(KV_PER_BLOCK))),
         lines=lines,
         legend={sign: _meaning(sign) for row in rows for sign in row if sign == _UNTOUCHED or sign.startswith("=")},
@@ -96,8 +105,13 @@ def _pool(engine: Mapping[str, Any], of: str) -> Part:
 
 
 def _sign(text: str, block: int) -> str:
-    sign = slot_text(text, block)
-    return _UNTOUCHED if sign == "." else sign
+    """Return a short text for a word of the pool: a dot where nothing was written, =3 when copied from block 3."""
+    if text == UNTOUCHED:
+        return _UNTOUCHED
+    if text.startswith(_COPIED):
+        home = text.removeprefix(_COPIED).split(",")[0]
+        return f"={home}" if home != str(block) else "=?"
+    return "=?" if UNTOUCHED in text else text
 
 
 def _meaning(sign: str) -> str:
@@ -105,3 +119,31 @@ def _meaning(sign: str) -> str:
         return "untouched"
     home = sign.removeprefix("=")
     return f"copied from block {home}" if home.isdigit() else "moved from another place"
+
+
+def describe_poke(operation: Operation) -> str:
+    """Return one sentence for students: what the grader itself does to the structures here, and why."""
+    seq_id, *places = operation.numbers
+    sequence = f"sequence {seq_id}" + ("" if operation.target == 1 else f" of engine {operation.target}")
+    if operation.name == "move_l2":
+        source, target = places
+        return (
+            f"Here the grader moves an L2 table of {sequence} from block_table[{source}] to "
+            f"block_table[{target}] and leaves NULL behind, because the handout says that a sequence may "
+            "have empty slots in between (Task 2)."
+        )
+    if operation.name == "unmap":
+        logical = places[0]
+        entry = f"block_table[{logical // L2_PT_SIZE}][{logical % L2_PT_SIZE}]"
+        return (
+            f"Here the grader takes logical block {logical} away from {sequence}: {entry} becomes -1 and its "
+            "block loses one reference, because the handout says that blocks may be scattered (Task 2)."
+        )
+    logical, offset = divmod(places[0], KV_PER_BLOCK)
+    where = f"goes to logical block {logical}, offset {offset}"
+    if logical >= MAX_LOGICAL_BLOCKS:
+        where = f"needs logical block {logical}, which does not exist"
+    return (
+        f"Here the grader sets kv_count of {sequence} to {places[0]}, so that the next append {where}, "
+        "without all the appends before it, as in the handout's example with record 613 (Part 2.2)."
+    )

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from grader.core.difference import STILL_EMPTY, Difference
-from grader.core.verdict import SourceLine, Visibility
+from grader.core.judgement import STILL_EMPTY, Difference
+from grader.core.verdict import SourceLine
 from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
 from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
@@ -120,19 +120,8 @@ def find_lines(
 
 
 def _selected_faults(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
-    """Choose operations to look at; of each cause first those that a report would show: public, plain, short."""
-    groups: dict[str, list[Unplaced]] = {}
-    for fault in unplaced:
-        if fault.difference is not None or _ended(fault):
-            groups.setdefault(fault.group, []).append(fault)
-    ranked = [(rank, fault) for members in groups.values() for rank, fault in enumerate(sorted(members, key=_place))]
-    ranked.sort(key=lambda pair: (pair[0], pair[1].case))
-    return [fault for _, fault in ranked[:_MOST_CASES]]
-
-
-def _place(fault: Unplaced) -> tuple[bool, bool, int]:
-    case = fault.comparison.case
-    return case.visibility is Visibility.HIDDEN, not fault.plain, len(case.trace.operations)
+    """Choose operations to look at, the first ones that can be looked at."""
+    return [fault for fault in unplaced if fault.difference is not None or _ended(fault)][:_MOST_CASES]
 
 
 def _ended(fault: Unplaced) -> bool:

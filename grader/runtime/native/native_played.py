@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from grader.core.difference import Difference
+from grader.core.judgement import Difference
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison
 from grader.runtime.native.symbolize import Lines
@@ -226,12 +226,13 @@ class NativeStep(PlayedStep):
 
     def _faults(self, *, refused: bool) -> Iterator[Difference]:
         if refused and self.allocations:
+            counted = f"{self.allocations} allocation{'s' * (self.allocations > 1)}"
             yield Difference(
                 facet="failing",
                 field="allocations in the refused call",
                 expected="0",
                 actual=str(self.allocations),
-                said=f"the call made {self.allocations} allocation{'s' * (self.allocations > 1)} although it must fail",
+                sentence=f"the call made {counted} although it must fail",
                 tags=frozenset({ALLOCATED, "kept" if self.frees < self.allocations else "freed-again"}),
             )
         if self.bad_frees:

@@ -210,14 +210,14 @@ class NativeRuntime:
         source: bytes,
         observed: Observations,
         unplaced: Sequence[Unplaced],
-        shown: str | None,
+        order: Sequence[int],
         building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Run Valgrind and a build that reports its lines once more, only where a line is still unknown."""
         assert isinstance(observed, NativeObservations)
         own = native_program(program)
-        again = partial(self._checked_again, work, own, observed, shown, building=building, optional=optional)
+        again = partial(self._checked_again, work, own, observed, order, building=building, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
         still = [fault for fault in unplaced if not more.tells_more(observed, fault)]
         with_lines = partial(self._with_lines, work, source, more, still)
@@ -228,7 +228,7 @@ class NativeRuntime:
         work: Workspace,
         program: NativeProgram,
         observed: NativeObservations,
-        shown: str | None,
+        order: Sequence[int],
         *,
         building: float,
         optional: OptionalStages,
@@ -237,7 +237,7 @@ class NativeRuntime:
         if checked is None or checked.processes >= MOST_PROCESSES:
             return observed
         unset = cases_with_unset(checked)
-        without_line = cases_without_line(comparisons, checked, allowed, shown)
+        without_line = cases_without_line(comparisons, checked, allowed, order)
         if not unset and not without_line:
             return observed
         cases = [comparison.case for comparison in comparisons]

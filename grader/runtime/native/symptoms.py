@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY, UNFILLED
-from grader.core.symptom import Symptom
+from grader.core.judgement import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Symptom
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.native_played import (

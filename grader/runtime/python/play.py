@@ -16,7 +16,7 @@ from grader.core.verdict import SourceLine, Verdict, Visibility
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
 from grader.runtime.protocol import Program
 from grader.runtime.python.build import PythonProgram
-from grader.runtime.python.process import HarnessFrame, decoded, ending, frames, run
+from grader.runtime.python.process import PythonFrame, decoded, ending, frames, run
 from grader.runtime.python.table import CallTable, Derive, Derived, DerivedStep
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
@@ -51,7 +51,7 @@ class _Heard:
     asked: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
 
-    def take(self, frame: HarnessFrame) -> None:
+    def take(self, frame: PythonFrame) -> None:
         if frame.kind == "S":
             self.records.append(frame.body)
         elif frame.kind == "T" and len(frame.body) >= _PLACE.size:

@@ -38,7 +38,7 @@ _MOST_BYTES = 8 << 20
 """Of all messages of one child."""
 
 
-class HarnessFrame(NamedTuple):
+class PythonFrame(NamedTuple):
     """One message of the harness."""
 
     kind: str
@@ -106,7 +106,7 @@ def _harness() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(_HARNESS.glob("*.py"))}
 
 
-def frames(content: bytes) -> Iterator[HarnessFrame]:
+def frames(content: bytes) -> Iterator[PythonFrame]:
     """Yield the frames of a channel; what is cut off at its end is no frame."""
     at = 0
     while at + _HEAD.size <= len(content):
@@ -114,7 +114,7 @@ def frames(content: bytes) -> Iterator[HarnessFrame]:
         at += _HEAD.size
         if at + length > len(content):
             return
-        yield HarnessFrame(chr(kind), case, content[at : at + length])
+        yield PythonFrame(chr(kind), case, content[at : at + length])
         at += length
 
 

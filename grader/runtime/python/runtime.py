@@ -87,7 +87,7 @@ class PythonRuntime(Runtime):
         source: bytes,
         observed: Observations,
         unplaced: Sequence[Unplaced],
-        shown: str | None,
+        order: Sequence[int],
         building: float,
         optional: OptionalStages,
     ) -> Observations:

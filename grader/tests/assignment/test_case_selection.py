@@ -24,7 +24,7 @@ from grader.judge.causes import CaseFindings
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
-from grader.report.view import View
+from grader.report.document import View
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import case_files, input_file, rubric
-from grader.classroom import roster, stored_result
+from grader.classroom import roster, stored_result, submission_metadata
 from grader.core.errors import MOST_SHOWN, CaseFileError, InputError
 from grader.labs.paged_kv.lab import FACETS, lab
 from grader.tests.assignment.test_case_files import CREATED, HEADER
@@ -116,26 +116,26 @@ def test_of_thousands_of_mistakes_a_few_are_told(
         ("folder,name\n" + "\n" * 30_000, roster.load, "20002: there are more than 20000 rows"),
         ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' occurs twice"),
         ("folder,name\n" + "x" * (5 << 20), roster.load, "1: is larger than 4096 KB"),
-        ("a: " + "[" * 100_000, roster.submitters, "1: is nested too deeply"),
+        ("a: " + "[" * 100_000, submission_metadata.submitters, "1: is nested too deeply"),
         (
             "\n".join(" " * depth + "a:" for depth in range(300)),
-            roster.submitters,
+            submission_metadata.submitters,
             ": is nested too deeply",
         ),
-        ("a: b\n---\na: b\n", roster.submitters, "2: holds more than one list"),
-        ("%TAG !a! b\n" * 9 + "--- a", roster.submitters, "1: a line may not begin with %"),
+        ("a: b\n---\na: b\n", submission_metadata.submitters, "2: holds more than one list"),
+        ("%TAG !a! b\n" * 9 + "--- a", submission_metadata.submitters, "1: a line may not begin with %"),
         (
             "a: b\nc: {submitters: jane}\n",
-            roster.submitters,
+            submission_metadata.submitters,
             "2: c: its :submitters: must be a list of people",
         ),
         (
             "d: &d {submitters: *d }\n",
-            roster.submitters,
+            submission_metadata.submitters,
             "1: d: its :submitters: must be a list of people",
         ),
-        ("a: *b\n", roster.submitters, "1: is not YAML (found undefined alias"),
-        ("a: b\nc: \x01\n", roster.submitters, "2: is not YAML (control characters are not allowed)"),
+        ("a: *b\n", submission_metadata.submitters, "1: is not YAML (found undefined alias"),
+        ("a: b\nc: \x01\n", submission_metadata.submitters, "2: is not YAML (control characters are not allowed)"),
     ],
 )
 def test_what_is_too_much_is_one_sentence(
@@ -147,13 +147,13 @@ def test_what_is_too_much_is_one_sentence(
 
 def test_a_list_with_references_names_each_student_once_a_submission(tmp_path: Path) -> None:
     """An alias is the very same value, never a copy; no tag makes an object."""
-    path = tmp_path / "roster.yml"
+    path = tmp_path / "submission_metadata.yml"
     path.write_text(
         "a: &a\n- {name: &n Jane}\n- *n\nb: {submitters: &p [{name: *n , sid: 1}]}\nc: {submitters: *p }\n"
         "e: !!python/object/apply:os.system [true]\nf: !!int x\n",
         encoding="utf-8",
     )
-    found = roster.submitters(path)
+    found = submission_metadata.submitters(path)
 
     assert [(name, student.name, student.sid) for name, student in found.rows] == [
         ("b", "Jane", "1"),
@@ -163,9 +163,9 @@ def test_a_list_with_references_names_each_student_once_a_submission(tmp_path: P
 
 def test_a_list_of_very_many_values_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is used, and of what is skipped."""
-    monkeypatch.setattr(roster, "_MOST_NODES", 1000)
+    monkeypatch.setattr(submission_metadata, "_MOST_NODES", 1000)
     for text in ("a:\n submitters:\n" + " - {name: x}\n" * 400, "a:\n" + " - x\n" * 1100):
-        message = complaint(tmp_path / "m.yml", text, roster.submitters)[0]
+        message = complaint(tmp_path / "m.yml", text, submission_metadata.submitters)[0]
 
         assert message.endswith(": holds more than 1000 values; name the class yourself, with --roster FILE")
 
@@ -175,7 +175,9 @@ def test_a_short_file_cannot_name_millions(tmp_path: Path) -> None:
     people = "a: &a\n" + "- {name: x}\n" * 1000
     text = people + "".join(f"s{number}: {{submitters: *a }}\n" for number in range(1000))
 
-    assert complaint(tmp_path / "m.yml", text, roster.submitters)[0].startswith("1: names more than 20000 students")
+    assert complaint(tmp_path / "m.yml", text, submission_metadata.submitters)[0].startswith(
+        "1: names more than 20000 students"
+    )
 
 
 def test_a_class_of_thousands_is_matched_once(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from grader.assignment import mistakes
 from grader.assignment.lab import Clue, Predicate
-from grader.core.difference import Judgement
 from grader.core.errors import RubricError
+from grader.core.judgement import Judgement
 from grader.labs import LABS, open_lab
 from grader.labs.paged_kv.lab import PREDICATES as PREDICATES_OF_PAGED_KV
 from grader.tests.support.toy_lab import lab

@@ -16,8 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from grader.assignment import case_files
-from grader.bundles import BUNDLES, bundle
+from grader.bundles import bundle
 from grader.bundles.bundle import File, put, zipped
+from grader.bundles.platforms import BUNDLES
 from grader.bundles.tree import tree
 from grader.core.errors import UsageError
 from grader.labs import LABS, open_lab

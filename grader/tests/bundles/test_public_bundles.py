@@ -20,7 +20,7 @@ from grader.bundles.tree import public_tree, tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.bundled import Bundle, clean, ran, workflow_ran
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.injected import obeyed

@@ -18,7 +18,7 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.class_page import class_page
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded

@@ -70,7 +70,7 @@ def test_everything_is_shown_on_demand() -> None:
     assert (short.code, whole.code) == (1, 1)
     assert "How it was graded" not in short.out
     assert "How it was graded" in whole.out
-    assert "What goes wrong" in whole.out
+    assert "Points, rule by rule" in whole.out
     assert short.out.count("\n") <= 80
 
 

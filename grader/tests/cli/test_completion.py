@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from grader.assignment import case_files
-from grader.bundles import BUNDLES
+from grader.bundles.platforms import BUNDLES
 from grader.cli.app import COMMANDS
 from grader.labs import LABS, open_lab
 from grader.report import FORMATS, GRADEBOOKS

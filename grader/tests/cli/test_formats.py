@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.report import FORMATS, GRADEBOOKS
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.points_read_back import TOLD

@@ -14,7 +14,7 @@ from grader.core.record import Record
 from grader.core.verdict import Stage
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.programs import around, graded_text, right
 
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from grader.core.case import Case
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.judge.compare import compare
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.lab import lab

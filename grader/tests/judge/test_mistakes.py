@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from grader.assignment.lab import SEVERAL_TARGETS, Clue
-from grader.core.difference import Difference
+from grader.core.judgement import Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
 from grader.judge.compare import compare

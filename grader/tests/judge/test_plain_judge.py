@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from grader.core.case import JsonValue, Signature
-from grader.core.difference import Judgement
-from grader.core.facet import Facet
+from grader.core.judgement import Judgement
+from grader.core.rubric import Facet
 from grader.judge.plain_judge import PlainModel, _Seen
 from grader.tests.support.toy.engine import Shelf
 from grader.tests.support.toy.lab import never

@@ -10,7 +10,7 @@ from dataclasses import replace
 from grader.core.record import Record, Student, Submission
 from grader.core.verdict import Verdict, Visibility
 from grader.report.class_page import class_page, page_names
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.report.test_html import said
 from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.injected import INJECTIONS, filled

@@ -20,6 +20,7 @@ from grader.core.verdict import Verdict, Visibility
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.document import (
     Document,
+    View,
     as_command,
     as_csv,
     as_html,
@@ -30,7 +31,6 @@ from grader.report.document import (
     as_xml,
     joined,
 )
-from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.injected import INJECTIONS, Page, filled, obeyed
 from grader.tests.support.readers import READERS, RUNNER

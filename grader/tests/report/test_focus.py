@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.picture import Panel, Picture, Row, Scene, Shape
+from grader.core.picture import Panel, PanelShape, Picture, Scene, StateRow
 from grader.core.record import Record, Submission
 from grader.core.verdict import Audience, Cause, SourceLine, Verdict, Visibility
 from grader.labs.paged_kv.picture import picture
 from grader.report import FORMATS
-from grader.report.compared import ComparedPanel, Mark, compared
-from grader.report.drawn import drawn as scenes_of
+from grader.report.document import View
 from grader.report.excerpt import coloured, excerpt
+from grader.report.picture import CellMark, DrawnScene, Side, drawn as scenes_of, narrowed
 from grader.report.progress import by_task
 from grader.report.start_here import Focus, focus
-from grader.report.view import View
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
@@ -40,9 +39,17 @@ def with_source(*lines: str) -> Record:
     return record_of(outcome("a/b"), submission=Submission(name="x", source_file="a.c", source=lines))
 
 
-def marked(panels: tuple[ComparedPanel, ...]) -> list[tuple[str, str, str]]:
+def marked(scene: DrawnScene, side: Side) -> list[tuple[str, str, str]]:
     """Label, text and mark of the cells that are marked."""
-    return [(label, text, mark.value) for one in panels for label, cells in one.rows for text, mark in cells if mark]
+    rows = [(panel, row) for panel in scene.panels for row in panel.rows]
+    return [(row.label, text, mark.value) for panel, row in rows for text, mark in panel.cells(row, side) if mark]
+
+
+def cells_of(scene: DrawnScene, label: str) -> list[list[tuple[str, CellMark]]]:
+    """The cells of a row of the first panel, before the operation, after it and as expected."""
+    panel = scene.panels[0]
+    row = next(row for row in panel.rows if row.label == label)
+    return [panel.cells(row, side) for side in Side]
 
 
 @pytest.mark.parametrize(("line", "numbers"), [(1, [1, 2, 3]), (4, [2, 3, 4, 5, 6]), (7, [5, 6, 7])])
@@ -89,61 +96,57 @@ def test_no_line_keeps_the_colours_busy(text: str) -> None:
 
 def test_the_first_wrong_cell_is_the_one_that_the_report_names() -> None:
     """The rest of what is wrong is marked less, and what should stand there is marked too."""
-    found = seen("fork_visits_only_used_l1_slots").states
+    found = seen("fork_visits_only_used_l1_slots").scene
     assert found is not None
 
-    assert [one for one in marked(found.yours) if one[2] == "first"] == [("└ block_table", "NULL", "first")]
-    assert ("block 0", "1", "wrong") in marked(found.yours)
-    assert ("└ block_table", "table", "right") in marked(found.expected)
-    assert marked(found.before) == []
+    assert [one for one in marked(found, Side.YOURS) if one[2] == "first"] == [("└ block_table", "NULL", "first")]
+    assert ("block 0", "1", "wrong") in marked(found, Side.YOURS)
+    assert ("└ block_table", "table", "right") in marked(found, Side.EXPECTED)
+    assert marked(found, Side.BEFORE) == []
 
 
 def test_neighbours_that_are_alike_are_one_cell() -> None:
     """So three tables stand side by side."""
-    found = seen("cow_copies_60_bytes").states
+    found = seen("cow_copies_60_bytes").scene
     assert found is not None
-    pools = [panels[0] for panels in (found.before, found.yours, found.expected)]
 
-    assert {one.columns for one in pools} == {("ref_count", "0–9", "10", "11–14", "15")}
-    assert [dict(one.rows)["block 1"][-1] for one in pools] == [
-        ("·", Mark.NONE),
-        ("·", Mark.FIRST),
-        ("=0", Mark.RIGHT),
+    assert found.panels[0].columns == ("ref_count", "0–9", "10", "11–14", "15")
+    assert [cells[-1] for cells in cells_of(found, "block 1")] == [
+        ("·", CellMark.NONE),
+        ("·", CellMark.FIRST),
+        ("=0", CellMark.RIGHT),
     ]
 
 
 def test_a_call_that_does_not_come_back_has_no_state_of_its_own() -> None:
     """What it met and what it had to leave are shown."""
     found = seen("append_without_second_l2_table")
-    assert found.states is not None
+    assert found.scene is not None
 
-    assert not found.reached
-    assert found.states.yours == ()
-    assert ("└ block_table[1]", "16", "changed") in marked(found.states.expected)
+    assert not found.scene.reached
+    assert found.scene.sides == [Side.BEFORE, Side.EXPECTED]
+    assert ("└ block_table[1]", "16", "changed") in marked(found.scene, Side.EXPECTED)
     assert [step.number for step in found.steps] == [1, 2, 3]
 
 
 def test_a_state_that_is_right_is_not_called_wrong() -> None:
     """As where a call leaks, and leaves all else as it must."""
-    panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
-    rows = (Row(label="r", expected=("1",)), Row(label="r", expected=("2",)))
-    scenes = (Scene(operation=2, panels=(panel,)), Scene(operation=3, panels=(replace(panel, rows=(1,)),)))
-    picture = Picture(case="a/b", operation=3, rows=rows, scenes=scenes)
-    found = compared(scenes_of(picture, outcome("a/b"), None), 1, None)
-    assert found is not None
+    panel = Panel(title="p", shape=PanelShape.VALUES, rows=(0,))
+    rows = (StateRow(label="r", expected=("2",), before=("1",)),)
+    picture = Picture(case="a/b", operation=3, rows=rows, scenes=(Scene(operation=3, panels=(panel,)),))
+    found = narrowed(scenes_of(picture, outcome("a/b"), None)[0], None)
 
     assert not found.is_wrong
-    assert marked(found.yours) == marked(found.expected) == [("r", "2", "changed")]
+    assert marked(found, Side.YOURS) == marked(found, Side.EXPECTED) == [("r", "2", "changed")]
 
 
 def test_where_nothing_changed_there_is_nothing_to_compare() -> None:
     """A right call that has nothing to do."""
-    panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
-    scenes = tuple(Scene(operation=number, panels=(panel,)) for number in (2, 3))
-    rows = (Row(label="r", expected=("1",)),)
-    picture = Picture(case="a/b", operation=3, rows=rows, scenes=scenes)
+    panel = Panel(title="p", shape=PanelShape.VALUES, rows=(0,))
+    rows = (StateRow(label="r", expected=("1",)),)
+    picture = Picture(case="a/b", operation=3, rows=rows, scenes=(Scene(operation=3, panels=(panel,)),))
 
-    assert compared(scenes_of(picture, outcome("a/b"), None), 1, None) is None
+    assert narrowed(scenes_of(picture, outcome("a/b"), None)[0], None).panels == ()
 
 
 def test_of_a_hidden_case_only_rule_and_title_are_shown() -> None:
@@ -155,7 +158,7 @@ def test_of_a_hidden_case_only_rule_and_title_are_shown() -> None:
     assert student is not None
     assert instructor is not None
 
-    assert (student.seen, student.excerpt, student.steps, student.states) == ("", None, (), None)
+    assert (student.seen, student.excerpt, student.steps, student.scene) == ("", None, (), None)
     assert "a hidden title" in student.case
     assert instructor.excerpt is not None
 
@@ -171,13 +174,13 @@ def test_a_failing_build_shows_the_lines_of_its_first_messages() -> None:
 
 def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
     """The block that the call changed was one of many untouched ones before it."""
-    found = seen("append_byte_offset").states
+    found = seen("append_byte_offset").scene
     assert found is not None
-    (before, yours) = (dict(panels[0].rows)["block 38"] for panels in (found.before, found.yours))
+    before, yours, _ = cells_of(found, "block 38")
 
     assert {text for text, _ in before[1:]} == {"·"}
-    assert before[0] == ("1", Mark.NONE)
-    assert [text for text, mark in yours if mark is Mark.WRONG] == ["1883", "76670…"]
+    assert before[0] == ("1", CellMark.NONE)
+    assert [text for text, mark in yours if mark is CellMark.WRONG] == ["1883", "76670…"]
 
 
 def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:

@@ -13,7 +13,7 @@ from grader.core.optional_stages import OptionalStage, StageFailure
 from grader.core.record import Environment, Student
 from grader.core.verdict import Advice, Finding, SourceLine, Verdict, Visibility
 from grader.report import FORMATS, GRADEBOOKS
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS, RUNNER

@@ -11,20 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.picture import Panel, Picture, Row, Scene, Shape
+from grader.core.picture import Panel, PanelShape, Picture, Scene, StateRow
 from grader.core.record import Environment, Record, Student, Submission
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.report import FORMATS
 from grader.report.class_page import class_page
-from grader.report.document import Document
-from grader.report.view import View
+from grader.report.document import Document, View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record
 from grader.tests.support.injected import Page
 from grader.tests.support.web_reader import reads_page
 
-_ROW = Row(label="secret_row", expected=("secret_right",), actual=("secret_wrong",))
+_ROW = StateRow(label="secret_row", expected=("secret_right",), actual=("secret_wrong",))
 
 
 def html(record: Record, *, instructor: bool = False) -> Document:
@@ -32,9 +31,9 @@ def html(record: Record, *, instructor: bool = False) -> Document:
     return FORMATS["html"](record, View(instructor=instructor))
 
 
-def with_picture(record: Record, case: str, row: Row = _ROW) -> Record:
+def with_picture(record: Record, case: str, row: StateRow = _ROW) -> Record:
     """The record with a scene of its third operation."""
-    panel = Panel(title="secret_panel", shape=Shape.VALUES, rows=(0,))
+    panel = Panel(title="secret_panel", shape=PanelShape.VALUES, rows=(0,))
     scene = Scene(operation=3, panels=(panel,))
     picture = Picture(case=case, operation=3, rows=(row,), scenes=(scene,), program=("secret_program",))
     return replace(record, pictures=(picture,))
@@ -125,8 +124,8 @@ def test_a_wrong_cell_is_marked_without_colour() -> None:
 
 def test_sentences_on_what_is_wrong_are_no_cells() -> None:
     """They are told as they are, the first with the number of the others, and not as a row too many."""
-    rows = tuple(Row(label=str(number), expected=(), actual=(f"line {number} races",)) for number in range(3))
-    panel = Panel(title="race on the ring", shape=Shape.SENTENCES, rows=(0, 1, 2))
+    rows = tuple(StateRow(label=str(number), expected=(), actual=(f"line {number} races",)) for number in range(3))
+    panel = Panel(title="race on the ring", shape=PanelShape.SENTENCES, rows=(0, 1, 2))
     record = secret_record(outcome("append/public"))
     scene = Scene(operation=3, panels=(panel,))
     picture = Picture(case="append/public", operation=3, rows=rows, scenes=(scene,))

@@ -12,7 +12,7 @@ import pytest
 from grader.core.record import Record, to_json
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import graded
 from grader.tests.support.injected import INJECTIONS, obeyed

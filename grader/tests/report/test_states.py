@@ -73,13 +73,13 @@ def test_nothing_of_a_hidden_case_is_drawn() -> None:
     assert table(hidden, audience="instructor") == table(record)
 
 
-def test_the_terminal_needs_one_picture_of_two_states() -> None:
+def test_the_terminal_needs_one_scene() -> None:
     """As much is drawn for it, and its table is the same as where everything was drawn."""
     record = drawn("no_copy_on_write")
     first = drawn("no_copy_on_write", Drawing.FIRST)
 
     (picture,) = first.pictures
-    assert [len(picture.scenes), len(picture.program)] == [2, 0]
+    assert [len(picture.scenes), len(picture.program)] == [1, 0]
     assert table(first) == table(record)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from grader.report import FORMATS
 from grader.report.class_page import class_page
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.report.test_class_page import CLASS
 from grader.tests.support.browser import NO_CHROMIUM, Browser, chromium
 from grader.tests.support.graded import drawn

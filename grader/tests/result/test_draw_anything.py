@@ -35,12 +35,10 @@ def compared(records: Sequence[bytes]) -> Comparison:
     return compare(NativePlayed(right()[0].case, steps=told(records)), lab().model)
 
 
-def drawn(comparison: Comparison) -> list[Scene | None]:
-    """Each operation, drawn or left out."""
-    rows = draw_states._Rows()
-    return [
-        draw_states._scene(comparison, number, lab(), rows) for number in range(len(comparison.case.trace.operations))
-    ]
+def drawn(comparison: Comparison) -> list[Scene]:
+    """The operations up to one that cannot be drawn."""
+    window = range(len(comparison.case.trace.operations))
+    return list(draw_states._scenes(comparison, lab(), window, draw_states.Rows()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,7 +57,7 @@ def test_changed_words_are_compared_and_drawn(data: st.DataObject) -> None:
         else:
             record[4 * place : 4 * place] = bytes(64)
 
-    assert len(drawn(compared([bytes(record) for record in records]))) == len(records)
+    assert len(drawn(compared([bytes(record) for record in records]))) <= len(records)
 
 
 def test_thousands_of_sequences_are_merged_in_order() -> None:
@@ -77,7 +75,7 @@ def test_thousands_of_sequences_are_merged_in_order() -> None:
 
     assert len(records) == len(right()[1])
     assert last != records[-1]
-    assert all(len(panel.rows) <= 84 for scene in scenes if scene is not None for panel in scene.panels)
+    assert all(len([*filter(None, panel.rows)]) <= 84 for scene in scenes for panel in scene.panels)
 
 
 def test_rows_of_one_side_stand_behind_those_they_follow() -> None:
@@ -94,4 +92,4 @@ def test_a_state_of_megabytes_is_not_even_decoded() -> None:
     records = [*right()[1][:-2], bytes(1 << 20), bytes(1 << 20)]
     scenes = drawn(compared(records))
 
-    assert scenes[-2:] == [None, None]
+    assert len(scenes) == len(records) - 2

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from grader.core.picture import Picture
+from grader.core.picture import PanelShape, Picture
 from grader.core.record import from_json, to_json
 from grader.core.verdict import Audience, Verdict
-from grader.report.drawn import DrawnScene, drawn as drawn_scenes
+from grader.report.picture import DrawnScene, drawn as drawn_scenes
+from grader.result import assemble
+from grader.runtime.comparison import Comparison
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import drawn, graded
 
@@ -32,7 +36,7 @@ def test_one_wrong_word_is_one_wrong_cell() -> None:
     """The last word of a block that was not copied whole, by name and by its place in the grid."""
     scene = bad_scene("cow_copies_60_bytes")
     wrong = [
-        (panel.title, row.label, panel.columns[place][0], cell.actual, cell.expected)
+        (panel.title, row.label, panel.columns[place], cell.yours, cell.expected)
         for panel in scene.panels
         for row in panel.rows
         for place, cell in enumerate(row.cells)
@@ -43,11 +47,61 @@ def test_one_wrong_word_is_one_wrong_cell() -> None:
     assert scene.words == ("block 1, slot 15: yours untouched, should be copied from block 0",)
 
 
+def judged(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Comparison]:
+    """The comparisons of a sample, by case."""
+    comparisons: dict[str, Comparison] = {}
+
+    def remembered(_: object, played: Sequence[Comparison], *__: object) -> tuple[Picture, ...]:
+        comparisons.update({comparison.case.name: comparison for comparison in played})
+        return ()
+
+    monkeypatch.setattr(assemble, "pictures", remembered)
+    drawn.__wrapped__(name)
+    return comparisons
+
+
+def wrong_places(scene: DrawnScene) -> set[str]:
+    """The wrong cells, called as differences call them."""
+    names = {
+        f"{row.label}, {panel.columns[place]}"
+        if panel.shape is PanelShape.GRID
+        else row.label + (panel.columns[place] if len(row.cells) > 1 else "")
+        for panel in scene.panels
+        for row in panel.rows
+        for place, cell in enumerate(row.cells)
+        if cell.wrong
+    }
+    named = {re.sub(r"^block (\d+), ref_count$", r"ref_count[\1]", name) for name in names}
+    return {re.sub(r"^sequence \d+$", r"\g<0>: kv_count", name) for name in named}
+
+
+@pytest.mark.parametrize("name", ["last_fit", "next_fit_static_cursor", "no_copy_on_write", "cow_copies_60_bytes"])
+def test_wrong_cells_are_the_differences_of_the_judge(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of them: a program that takes another block is judged with its own choice, and has one wrong entry."""
+    record = drawn(name)
+    comparisons = judged(name, monkeypatch)
+    compared = 0
+    for picture in record.pictures:
+        differences = {
+            deviation.operation + 1: {
+                difference.place if difference.facet == "choice" else difference.field
+                for difference in deviation.judgement.differences
+                if difference.facet != "reply" and difference.field != "the call"
+            }
+            for deviation in comparisons[picture.case].deviations
+        }
+        for scene in drawn_scenes(picture, record.outcome(picture.case), None):
+            if scene.reached:
+                assert wrong_places(scene) == differences.get(scene.step.number, set()), picture.case
+                compared += len(wrong_places(scene))
+    assert compared
+
+
 def test_what_the_operation_changed_is_told() -> None:
     """By the program itself: the copy, the counts, the entry of the table; not what stayed."""
     scene = bad_scene("cow_copies_60_bytes")
     changed = {
-        (row.label, panel.columns[place][0] if panel.columns else "")
+        (row.label, panel.columns[place] if panel.columns else "")
         for panel in scene.panels
         for row in panel.rows
         for place, cell in enumerate(row.cells)

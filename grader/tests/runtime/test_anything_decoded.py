@@ -20,7 +20,7 @@ from grader.judge.causes import case_findings, unplaced
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
 from grader.runtime.native import advice, lines, symptoms
@@ -125,7 +125,7 @@ def wrong() -> tuple[Comparison, ...]:
 
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
-    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0])
+    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0], range(3))
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)

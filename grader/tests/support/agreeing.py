@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grader.core.record import Record
 from grader.report import FORMATS, GRADEBOOKS
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS

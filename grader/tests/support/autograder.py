@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.readers import READERS
 
 _METADATA = {

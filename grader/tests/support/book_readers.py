@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable
 
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.readers import reads_json
 
 

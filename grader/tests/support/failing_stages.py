@@ -26,7 +26,7 @@ INSIDE = (
     *("judge.causes:hint", "judge.causes:sentence", "judge.causes:_beside", "judge.calls:comb"),
     *("runtime.native.runtime:stacks_of", "pipeline:compare", "pipeline:rule_scores"),
     *("result.assemble:decoded", "result.assemble:decoded_lines"),
-    *("result.draw_states:_scene", "result.draw_states:_panels", "result.draw_states:_fewer"),
+    *("result.draw_states:_scenes", "result.draw_states:panels_of", "result.draw_states:_fewer"),
     *("result.draw_states:_program", "result.draw_states:_expected"),
     *("runtime.native.advice:_undefined", "runtime.native.advice:_to_fail", "runtime.native.advice:_failures"),
     *("runtime.native.advice:_failure_advice", "runtime.native.advice:_scratch_advice", "runtime.native.advice:replay"),

@@ -30,7 +30,7 @@ from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
 from grader.pipeline import grade
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.system import sandbox
 from grader.tests.support import toy
 from grader.tests.support.command import ROOT, environment

@@ -16,7 +16,7 @@ from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
 from grader.core import record as records
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.injected import Page, obeyed
 from grader.tests.support.web_reader import reads_page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from grader.core.sanitize import plain
-from grader.report.view import View
+from grader.report.document import View
 from grader.tests.support.injected import Page, obeyed
 
 _OURS = {

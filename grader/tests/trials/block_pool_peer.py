@@ -30,7 +30,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
-from reference.block_pool import Manager, generate
+from reference.block_pool import generate
+from reference.block_pool.manager import Manager
 from reference.operation import Operation
 from reference.tests.block_pool.test_vllm_traces import parts
 

@@ -49,7 +49,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
-from reference.hybrid import Hybrid
+from reference.hybrid.engine import Hybrid
 from reference.hybrid.generate import Call, _Requests
 from reference.hybrid.kinds import Full
 from reference.hybrid.manager import Group

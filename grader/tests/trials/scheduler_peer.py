@@ -50,7 +50,8 @@ from typing import Any
 
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.operation import Operation
-from reference.scheduler import Scheduler, generate
+from reference.scheduler import generate
+from reference.scheduler.scheduler import Scheduler
 from reference.tests.scheduler.test_vllm_traces import parts
 
 _BOTH = ("scheduler", "add", "schedule", "update", "abort", "reset")

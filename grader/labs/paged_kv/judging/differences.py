@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from grader.core.difference import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
+from grader.core.judgement import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
 from grader.labs.paged_kv.judging.describe import UNTOUCHED, PoolWords, pointer_name
 from grader.labs.paged_kv.judging.effects import Effects
 from grader.labs.paged_kv.judging.record import (
@@ -56,7 +56,7 @@ def differences(
     if accepted_instead:
         sentence = f"{operation.name} works although it must fail"
         results.append(
-            Difference(facet="failing", field="the call", expected="refused", actual="accepted", said=sentence)
+            Difference(facet="failing", field="the call", expected="refused", actual="accepted", sentence=sentence)
         )
     for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
         own = number == operation.target
@@ -84,8 +84,8 @@ def _placed(difference: Difference, number: int, *, own: bool, refused: bool) ->
     """Give a difference the facet that its circumstances make of it."""
     prefix = engine_prefix(number)
     if prefix:
-        sentence = f"{prefix}{difference.said}" if difference.said else ""
-        difference = replace(difference, field=f"{prefix}{difference.field}", said=sentence)
+        sentence = f"{prefix}{difference.sentence}" if difference.sentence else ""
+        difference = replace(difference, field=f"{prefix}{difference.field}", sentence=sentence)
     if refused:
         return replace(difference, facet="failing", tags=difference.tags | {difference.facet})
     if not own:
@@ -113,7 +113,7 @@ def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -
         field=f"what {operation.name} returns",
         expected=wanted,
         actual=returned,
-        said=f"{operation.name} returned {returned}, expected {wanted}",
+        sentence=f"{operation.name} returned {returned}, expected {wanted}",
     )
 
 
@@ -169,7 +169,7 @@ def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference
     if want != have:
         tags = frozenset({"too-high" if have > want else "too-low", *_unset_tag(have)})
         sentence = never_set(field, str(want), have)
-        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, said=sentence)
+        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, sentence=sentence)
 
 
 def _unset_tag(have: int) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             field=NEXT_WALK,
             expected="comes back to the dummy head",
             actual=f"{ends}, after {len(ids)} sequences",
-            said=list_is_broken(have.list_pointer, ids),
+            sentence=list_is_broken(have.list_pointer, ids),
             tags=frozenset({"broken", have.list_pointer.name.lower()}),
         )
     elif wanted != ids:
@@ -198,7 +198,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             expected=_ids(wanted),
             actual=_ids(ids),
             tags=frozenset(tags),
-            said=f"the walk along next from active_seqs meets {_ids(ids)}, expected {_ids(wanted)}",
+            sentence=f"the walk along next from active_seqs meets {_ids(ids)}, expected {_ids(wanted)}",
         )
     elif have.mirrored != want.mirrored:
         yield Difference(
@@ -207,7 +207,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             expected=_ids(wanted[::-1]),
             actual="not their mirror",
             tags=frozenset({"prev"}),
-            said="the walk along prev from active_seqs does not mirror the walk along next",
+            sentence="the walk along prev from active_seqs does not mirror the walk along next",
         )
 
 
@@ -263,7 +263,9 @@ def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[
             place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
             tags, sentence = frozenset(_entry_tags(wanted, actual)), never_set(place, right, actual)
             results.append(
-                Difference(facet="tables", field=place, expected=right, actual=str(actual), tags=tags, said=sentence)
+                Difference(
+                    facet="tables", field=place, expected=right, actual=str(actual), tags=tags, sentence=sentence
+                )
             )
     return tuple(results)
 
@@ -312,7 +314,7 @@ class PoolFacets:
             expected=self.words.text(want, place),
             actual=actual,
             tags=tags,
-            said=not_copied(field, copied[0], actual) if copied and COPIED_MEMORY in tags else "",
+            sentence=not_copied(field, copied[0], actual) if copied and COPIED_MEMORY in tags else "",
         )
 
     def _facet(self, place: int) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, replace
 
-from grader.core.difference import Difference
-from grader.core.model import Access, Span
-from grader.labs.paged_kv.judging.record import EngineState, entry_name
+from grader.core.judgement import Difference
+from grader.core.model import Access, MemorySpan
+from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, entry_name
 from grader.labs.paged_kv.judging.situations import situation, with_situation
 from reference.operation import Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
@@ -29,7 +30,7 @@ class Effects:
     """The word of the pool where kv_data went (Part 2.1: one int of 4 bytes)."""
     copied: tuple[int, int] | None = None
     """(old block, new block) of a copy-on-write."""
-    allowed: tuple[Span, ...] = ()
+    allowed: tuple[MemorySpan, ...] = ()
     """The only bytes of the pool that the call may touch (Global Constraint 4)."""
 
 
@@ -49,13 +50,13 @@ def apply(oracle: PagedKV, operation: Operation) -> Effects:
 
     new, target = sequence.block_at(logical), operation.target or 1
     stored = new * KV_PER_BLOCK + offset
-    store = Span(target, stored * KV_SIZE, KV_SIZE, Access.WRITE)
+    store = MemorySpan(target, stored * KV_SIZE, KV_SIZE, Access.WRITE)
     if new == old:
         return Effects(reply, stored=stored, allowed=(store,))
     if old == UNMAPPED:
         return Effects(reply, (new,), seq_id, logical, stored, allowed=(store,))
-    copy = Span(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE)
-    source = Span(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ)
+    copy = MemorySpan(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE)
+    source = MemorySpan(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ)
     return Effects(reply, (new,), seq_id, logical, stored, copied=(old, new), allowed=(copy, source))
 
 
@@ -76,6 +77,27 @@ class BlockChoice:
     could_be: bool
     """Were all of them free? Then everything else follows from this choice."""
     difference: Difference
+    seq_id: int
+    logical: int
+    right: int
+    """The block that belongs at this logical block of that sequence: the difference names this entry alone."""
+
+    def corrected(self, state: RecordState, number: int) -> RecordState:
+        """Return a state in which engine `number` has the right block in that entry, and all else as it is."""
+        slots = list(state.slots)
+        engine = slots[number - 1].engine
+        assert engine is not None
+        sequences = [
+            self._corrected(sequence) if sequence.seq_id == self.seq_id else sequence for sequence in engine.sequences
+        ]
+        slots[number - 1] = replace(slots[number - 1], engine=replace(engine, sequences=sequences))
+        return replace(state, slots=slots)
+
+    def _corrected(self, sequence: SequenceState) -> SequenceState:
+        l1, l2 = divmod(self.logical, L2_PT_SIZE)
+        tables = list(sequence.tables)
+        tables[l1] = array("i", [self.right if at == l2 else block for at, block in enumerate(tables[l1] or ())])
+        return replace(sequence, tables=tables)
 
 
 def own_choice(effects: Effects, before: EngineState, after: EngineState) -> BlockChoice | None:
@@ -96,7 +118,14 @@ def own_choice(effects: Effects, before: EngineState, after: EngineState) -> Blo
     for place, (want, took) in enumerate(zip(effects.taken, blocks, strict=True)):
         was_taken = _is_used(took, after) if _is_block(took, before) else counted
         if took != want and was_taken and not (effects.copied and took == effects.copied[0]):
-            return BlockChoice(blocks=blocks, could_be=could_be, difference=_difference(effects, place, took))
+            return BlockChoice(
+                blocks=blocks,
+                could_be=could_be,
+                difference=_difference(effects, place, took),
+                seq_id=effects.seq_id,
+                logical=effects.logical + place,
+                right=want,
+            )
     return None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from grader.core.difference import Difference, Judgement
-from grader.core.model import Span
+from grader.core.judgement import Difference, Judgement
+from grader.core.model import MemorySpan
 from grader.labs.paged_kv.judging import effects
 from grader.labs.paged_kv.judging.describe import described, reply_text
 from grader.labs.paged_kv.judging.differences import differences, standing
@@ -54,6 +56,8 @@ class PagedKVModel:
         self._decoded: dict[bytes, RecordState] = {}
         self._judged: tuple[bytes, RecordState | None] = (b"", None)
         """The record that was judged last, and what the oracle had in its place."""
+        self._compared: Callable[[], bytes] = self.record
+        """Makes the record with which the operation that was judged last was compared."""
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""
@@ -66,7 +70,7 @@ class PagedKVModel:
         """All bytes that a white-box test may see after the last operation (record.py)."""
         return encode(self._state())
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
         return self.effects.allowed
 
@@ -102,6 +106,7 @@ class PagedKVModel:
         seed = self.oracle.seed
         others = differences(operation, self.effects, expected=expected, actual=after, seed=seed, known=known)
         self._judged = actual, right
+        self._compared = partial(_compared, expected, operation.target or 1, choice, old_faults=bool(known))
         text = reply_text(operation, after.reply_kind, after.reply_value)
         return Judgement(
             expected=reply,
@@ -109,6 +114,10 @@ class PagedKVModel:
             differences=(*([choice.difference] if choice is not None else []), *others),
             unchanged=before is not None and same_state(before, actual),
         )
+
+    def compared(self) -> bytes:
+        """The state after the call with the program's own choice of blocks; only the entry of the wrong one differs."""
+        return self._compared()
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The record as plain values by the handout's names."""
@@ -172,6 +181,13 @@ class PagedKVModel:
         engine = after.slots[number].engine
         before = start.slots[number].engine if start is not None else None
         return own_choice(self.effects, before, engine) if before is not None and engine is not None else None
+
+
+def _compared(expected: RecordState, number: int, choice: BlockChoice | None, *, old_faults: bool) -> bytes:
+    """Return the record that engine `number` was compared with. Raises `CannotGoOn` where it cannot be told alone."""
+    if old_faults:
+        raise CannotGoOn("a part of the state was impossible before the call; what of it still stands is not judged")
+    return encode(expected if choice is None else choice.corrected(expected, number))
 
 
 def _check_pools(right: RecordState, actual: RecordState) -> None:

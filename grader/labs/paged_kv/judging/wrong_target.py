@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from grader.core.difference import UNFILLED, Difference
+from grader.core.judgement import UNFILLED, Difference
 from grader.labs.paged_kv.judging.effects import Effects
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, entry_name
 from grader.labs.paged_kv.judging.situations import ids_of

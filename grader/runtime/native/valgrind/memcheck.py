@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from grader.core.case import Case
-from grader.core.difference import SHARED_MEMORY
-from grader.core.model import Access, Span
+from grader.core.judgement import SHARED_MEMORY
+from grader.core.model import Access, MemorySpan
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison
@@ -62,7 +62,7 @@ def memcheck(
     building: float,
     driver: Driver,
     optional: OptionalStages,
-    allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
+    allowed: Mapping[int, Sequence[tuple[MemorySpan, ...]]] | None = None,
     steps: Mapping[int, Sequence[NativeStep]] | None = None,
     strict: bool = False,
     origins: bool = False,
@@ -251,21 +251,14 @@ def diverged(
 
 
 def cases_without_line(
-    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, shown: str | None
+    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, order: Sequence[int]
 ) -> list[int]:
     """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
 
-    `shown` is the case of the diagnosis; it goes first, then short public ones.
+    `order` are the failing cases, the first one to look at first.
     """
-    numbers = [
-        number for number, comparison in enumerate(comparisons) if _lacks_line(number, comparison, checked, allowed)
-    ]
-
-    def place(number: int) -> tuple[bool, bool, int]:
-        case = comparisons[number].case
-        return case.name != shown, case.visibility is Visibility.HIDDEN, len(case.trace.operations)
-
-    return sorted(numbers, key=place)[:_MOST_CASES]
+    lacking = (number for number in order if _lacks_line(number, comparisons[number], checked, allowed))
+    return list(islice(lacking, _MOST_CASES))
 
 
 def cases_with_unset(checked: Checked) -> list[int]:

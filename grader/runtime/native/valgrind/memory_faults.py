@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grader.core.model import Access, ModelFactory, Span
+from grader.core.model import Access, MemorySpan, ModelFactory
 from grader.core.verdict import SourceLine
 from grader.runtime.comparison import Comparison
 from grader.runtime.protocol import Place
@@ -22,7 +22,7 @@ TOOL = "Valgrind"
 """The checker's name, as reports write it."""
 
 
-Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
+Allowed = Mapping[int, Sequence[tuple[MemorySpan, ...]]]
 """By case, what each of its operations may touch, up to and including the first with a wrong record."""
 
 _MOST_SPANS = 2
@@ -133,7 +133,7 @@ class Checked:
         return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."
 
 
-def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[Span, ...], ...]:
+def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[MemorySpan, ...], ...]:
     """Return what each operation may touch (see `Model.allowed`), up to and including the first with a wrong record.
 
     There it depends on the program's own choice of blocks.
@@ -153,7 +153,7 @@ class Contract:
     """What each operation of a case may touch. Operations after those of `allowed` may touch everything."""
 
     calls: Sequence[str]
-    allowed: Sequence[tuple[Span, ...]]
+    allowed: Sequence[tuple[MemorySpan, ...]]
     strict: bool
     """Whether nothing may be touched that an operation may only read."""
 
@@ -166,7 +166,7 @@ class Contract:
         free = bytes(_CONTRACT.size * (len(self.calls) - len(self.allowed)))
         return b"".join([*map(self._encode, self.allowed), free])
 
-    def _encode(self, spans: tuple[Span, ...]) -> bytes:
+    def _encode(self, spans: tuple[MemorySpan, ...]) -> bytes:
         if not spans:
             return _NOTHING_ALLOWED
         places = [span[:3] for span in spans if not (self.strict and span.access is Access.READ)]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from grader.labs.hybrid.lab import broken
-from reference.hybrid import Hybrid, generate
+from reference.hybrid import generate
+from reference.hybrid.engine import Hybrid
 from reference.operation import Argument, Operation
 
 _SEEDS = range(120)

@@ -13,7 +13,8 @@ from grader.labs import open_lab
 from grader.labs.scheduler.lab import broken
 from grader.tests.support.charted import cases, reported, text_of
 from reference.operation import Argument, Operation
-from reference.scheduler import Scheduler, generate
+from reference.scheduler import generate
+from reference.scheduler.scheduler import Scheduler
 
 _SEEDS = range(200)
 _LENGTH = 80

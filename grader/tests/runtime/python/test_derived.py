@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.core.case import Case, Expected, Generated
-from grader.core.facet import Facet
+from grader.core.rubric import Facet
 from grader.core.verdict import Verdict, Visibility
 from grader.judge.plain_judge import _facet_differences
 from grader.runtime.python.play import _MOST_DERIVING, _Deriving

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Signature
-from grader.core.facet import Facet
+from grader.core.picture import PanelShape, StatePart
+from grader.core.rubric import Facet
 from grader.labs.lab_files import load_lab
 from grader.tests.support.counter.model import Counter
 from grader.tests.support.counter.runtime import ShellRuntime
@@ -51,11 +52,15 @@ def lab() -> Lab:
         example="add 5 -> 0",
         complete=_complete,
         code=(Path(__file__),),
-        draw=lambda state: [f"total = {state['total']}"],
+        picture=_picture,
         reproduce=_reproduce,
         reproduce_command="sh repro.sh",
         starter={"counter.sh": _HERE / "starter.sh"},
     )
+
+
+def _picture(state: dict[str, int]) -> Iterator[StatePart]:
+    yield StatePart(title="counter", shape=PanelShape.VALUES, lines={(0, "total"): (str(state["total"]),)})
 
 
 def _complete(_: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from grader.core.difference import Difference, Judgement
-from grader.core.model import Span
+from grader.core.judgement import Difference, Judgement
+from grader.core.model import MemorySpan
 from reference.operation import Argument, Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 
@@ -47,7 +47,7 @@ class Counter:
         """The reply and the total."""
         return pack(self.reply, self.total)
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """There is no memory."""
         return ()
 
@@ -73,6 +73,10 @@ class Counter:
         return Judgement(
             expected=expected, actual=Reply(text=str(wrong[0]), refused=wrong[0] == -1), differences=differences
         )
+
+    def compared(self) -> bytes:
+        """The reply and the total after the operation that was judged last."""
+        return self.record()
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The total by its name."""

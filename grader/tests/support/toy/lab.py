@@ -8,7 +8,7 @@ from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Signature, Word
-from grader.core.facet import Facet
+from grader.core.rubric import Facet
 from grader.labs.python_lab import python_lab
 
 COUNT, BOXES = Number("count", 0, 9), JsonValue("boxes", "a list of boxes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState
 from grader.tests.labs.paged_kv.judging.layout import pack
 from grader.tests.labs.paged_kv.judging.played import Played

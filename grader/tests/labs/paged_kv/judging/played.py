@@ -9,7 +9,7 @@ from types import MethodType
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, Slot, decode
 from reference.operation import Operation, Reply, Trace
-from reference.paged_kv import Engine
+from reference.paged_kv.engine import Engine
 from reference.tests.paged_kv.played import SEED, operation
 
 _MOST_SEQUENCES = 20

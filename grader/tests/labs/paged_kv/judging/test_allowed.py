@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.core.model import Access, Span
+from grader.core.model import Access, MemorySpan
 from grader.tests.labs.paged_kv.judging.played import Played, take_by
 from reference.tests.paged_kv.played import TOUR, operation
 
@@ -14,7 +14,7 @@ def test_an_append_in_place_may_touch_its_slot() -> None:
     played = Played(4)
     played.do("create_sequence 1 21", "append_kv 1 7")
 
-    assert played.model.allowed() == (Span(1, 64 + 5 * 4, 4, Access.WRITE),)
+    assert played.model.allowed() == (MemorySpan(1, 64 + 5 * 4, 4, Access.WRITE),)
 
 
 def test_an_append_on_a_new_page_may_touch_its_slot() -> None:
@@ -22,7 +22,7 @@ def test_an_append_on_a_new_page_may_touch_its_slot() -> None:
     played = Played(4)
     played.do("create_sequence 9 1", "create_sequence 1 16", "append_kv 1 7")
 
-    assert played.model.allowed() == (Span(1, 2 * 64, 4, Access.WRITE),)
+    assert played.model.allowed() == (MemorySpan(1, 2 * 64, 4, Access.WRITE),)
 
 
 def test_a_copying_append_may_write_the_new_block_and_read_the_old_one() -> None:
@@ -30,7 +30,7 @@ def test_a_copying_append_may_write_the_new_block_and_read_the_old_one() -> None
     played = Played(4, engines=2)
     played.do("@2 llm_init 256", "@2 create_sequence 1 5", "@2 fork_sequence 1 2", "@2 append_kv 2 7")
 
-    assert played.model.allowed() == (Span(2, 64, 64, Access.WRITE), Span(2, 0, 64, Access.READ))
+    assert played.model.allowed() == (MemorySpan(2, 64, 64, Access.WRITE), MemorySpan(2, 0, 64, Access.READ))
 
 
 @pytest.mark.parametrize("line", [line for line in TOUR if "append_kv" not in line] + ["append_kv 99 1"])
@@ -55,4 +55,4 @@ def test_after_another_choice_the_block_chosen_is_allowed() -> None:
     judgement = right.model.judge(before, operation("append_kv 2 7"), wrong.model.record())
 
     assert {difference.facet for difference in judgement.differences} == {"choice"}
-    assert right.model.allowed() == (Span(1, 3 * 64, 64, Access.WRITE), Span(1, 0, 64, Access.READ))
+    assert right.model.allowed() == (MemorySpan(1, 3 * 64, 64, Access.WRITE), MemorySpan(1, 0, 64, Access.READ))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from grader.core.difference import Difference
+from grader.core.judgement import Difference
 from grader.labs.paged_kv.judging.record import RecordState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, judged, l2_table, sequence_of
 from grader.tests.labs.paged_kv.judging.played import Played, take_by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.core.difference import NEVER_SET, Difference
+from grader.core.judgement import NEVER_SET, Difference
 from grader.labs.paged_kv.judging.differences import FRESH, list_is_broken, never_set, not_copied
 from grader.labs.paged_kv.judging.record import Pointer
 
@@ -21,7 +21,7 @@ def test_what_was_never_set_shows_no_number() -> None:
     """The fill of fresh memory is no value that a program chose."""
     said = never_set("kv_count", "1", FRESH)
     unset = Difference(
-        facet="fields", field="kv_count", expected="1", actual=str(FRESH), tags=frozenset({NEVER_SET}), said=said
+        facet="fields", field="kv_count", expected="1", actual=str(FRESH), tags=frozenset({NEVER_SET}), sentence=said
     )
 
     assert (unset.seen, unset.wanted) == (said, said)

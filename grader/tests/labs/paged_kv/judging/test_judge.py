@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY
+from grader.core.judgement import COPIED_MEMORY, SHARED_MEMORY
 from grader.labs.paged_kv.judging.record import Pointer, RecordState, ReplyKind
 from grader.tests.labs.paged_kv.judging import wrong
 from grader.tests.labs.paged_kv.judging.edits import (

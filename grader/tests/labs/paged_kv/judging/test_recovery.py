@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.labs.paged_kv.judging.record import Pointer, RecordState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, l2_table, sequence_of
 from grader.tests.labs.paged_kv.judging.layout import pack

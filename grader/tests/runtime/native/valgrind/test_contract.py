@@ -9,7 +9,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.case import Case
-from grader.core.difference import SHARED_MEMORY
+from grader.core.judgement import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.judge.causes import case_findings

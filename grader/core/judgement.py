@@ -1,9 +1,10 @@
-"""What is wrong in a state or a reply of a program, and one operation of it judged."""
+"""What is wrong with an operation of a program: differences of its state or reply, and symptoms, anything else."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.core.verdict import SourceLine, Tool, Verdict
 from reference.operation import Reply
 
 SHARED_MEMORY = "shared-memory"
@@ -46,13 +47,13 @@ class Difference:
     """The entry of a facet of many, such as the number of a block."""
     place: str = ""
     """The place in the record that holds the wrong value, where `field` does not name it."""
-    said: str = ""
+    sentence: str = ""
     """What is wrong, in a sentence of its own, where "field is actual, expected" is not the way to say it."""
 
     @property
     def seen(self) -> str:
         """What is wrong, in one sentence."""
-        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
+        return self.sentence or f"{self.field} is {self.actual}, expected {self.expected}"
 
     @property
     def in_words(self) -> str:
@@ -79,3 +80,34 @@ class Judgement:
     """Whether the program left the state that it was in."""
     broken: tuple[str, ...] = ()
     """A sentence for each thing that can never be so, and is so since this operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """One thing that a runtime or its instruments saw at an operation (counted from 0), in their words."""
+
+    operation: int
+    verdict: Verdict
+    kind: str
+    """The word for it in findings, such as "crash"."""
+    message: str
+    lines: tuple[SourceLine, ...] = ()
+    """The submission's lines, innermost call first."""
+    tool: Tool = Tool.REPLAY
+    by: str = ""
+    """Who says so, as reports write it before the message; empty: the grader itself."""
+    detail: str = ""
+    """A finer word for it, by which known mistakes recognise it; empty: the kind."""
+    explains_state: bool = False
+    """Whether it probably caused a wrong state of the same call."""
+    at_origin: bool = False
+    """Whether its lines made what was misused, because the lines that misused it are not known."""
+    facet: str = ""
+    """The facet that is wrong at the end of the case because of it, where rules count that; "" for no facet."""
+    made_by: frozenset[str] = frozenset()
+    """The calls that made what is wrong in that facet; empty: not known."""
+
+    @property
+    def sentence(self) -> str:
+        """The message, and who says so."""
+        return f"{self.by}: {self.message}" if self.by else self.message

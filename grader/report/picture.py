@@ -1,0 +1,397 @@
+"""A picture of a record as cells to draw, for the web page and for terminals: what is wrong, changed, and in words.
+
+`drawn` returns every scene of a picture, `narrowed` what a report shows first of one of them: only the rows that the
+operation changed or had to change, without columns that say the same as their neighbour. Equal rows and columns are
+merged here; the record has each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby, zip_longest
+
+from grader.core.picture import Panel, PanelShape, Picture, Scene, StateRow
+from grader.core.verdict import Finding, Outcome, StepShown
+
+_MOST_WORDS = 6
+_MANY_ROWS = 24
+"""In a grid with more rows than these, equal neighbours are merged."""
+_FEWEST_ALIKE = 3
+"""The fewest equal neighbours that are drawn as one row."""
+
+_MOST_NARROWED = 5
+"""The maximum number of rows of one panel of a narrowed scene."""
+_MOST_CELLS = 12
+"""The maximum number of cells in such a row if its cells have no names."""
+_LONG = r"-?\d{7,}"
+"""A number so long that it would leave no room for others."""
+_LONG_SHOWN = 5
+
+
+class CellMark(StrEnum):
+    """How a cell is marked."""
+
+    NONE = ""
+    FIRST = "first"
+    """Where the case went wrong."""
+    WRONG = "wrong"
+    """Also wrong; usually a consequence."""
+    RIGHT = "right"
+    """The expected value of a wrong cell."""
+    CHANGED = "changed"
+
+
+class Side(StrEnum):
+    """One of the three states around an operation."""
+
+    BEFORE = "before"
+    YOURS = "yours"
+    EXPECTED = "expected"
+
+
+_PRIORITY = {CellMark.FIRST: 2, CellMark.WRONG: 1, CellMark.CHANGED: 0, CellMark.NONE: 0}
+"""Which rows stay when there are too many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCell:
+    """One cell in the three states. `mark` is that of the program's own."""
+
+    before: str
+    yours: str
+    expected: str
+    mark: CellMark = CellMark.NONE
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the cell is wrong."""
+        return self.mark in (CellMark.FIRST, CellMark.WRONG)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the program's operation changed it."""
+        return self.yours != self.before
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is wrong, changed, or had to change."""
+        return self.mark is not CellMark.NONE or self.expected != self.before
+
+    def on(self, side: Side) -> tuple[str, CellMark]:
+        """Return the text and the mark in one state."""
+        if side == Side.BEFORE:
+            return self.before, CellMark.NONE
+        if side == Side.YOURS:
+            return self.yours, self.mark
+        changed = CellMark.CHANGED if self.expected != self.before else CellMark.NONE
+        return self.expected, CellMark.RIGHT if self.wrong else changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnRow:
+    """A row of a panel."""
+
+    label: str
+    depth: int
+    cells: tuple[DrawnCell, ...]
+    added: bool = False
+    """Whether the program's operation added the row."""
+    missing: bool = False
+    """Whether the row is expected, but absent."""
+    extra: bool = False
+    """Whether the row is present, but not expected."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether any cell of the row is wrong."""
+        return any(cell.wrong for cell in self.cells)
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether the row is wrong as a whole."""
+        return self.missing or self.extra
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnPanel:
+    """A part of the three states."""
+
+    title: str
+    shape: PanelShape
+    columns: tuple[str, ...]
+    legend: dict[str, str]
+    """The meaning of cells that hold only a sign."""
+    rows: tuple[DrawnRow, ...]
+    omitted: int = 0
+    """The number of rows with no difference that the record omits."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether any row of the panel is wrong."""
+        return any(row.wrong for row in self.rows)
+
+    @property
+    def wrong_columns(self) -> set[int]:
+        """The positions of columns with a wrong cell in a row that is not wrong as a whole."""
+        return {place for row in self.rows if not row.one_sided for place, cell in enumerate(row.cells) if cell.wrong}
+
+    def cells(self, row: DrawnRow, side: Side) -> list[tuple[str, CellMark]]:
+        """Return a row as it is drawn in one state. Where cells have no names, empty ones at its end are dropped."""
+        shown = [cell.on(side) for cell in row.cells]
+        named = self.shape in (PanelShape.GRID, PanelShape.TREE)
+        while shown and not named and not shown[-1][0] and shown[-1][1] in (CellMark.NONE, CellMark.CHANGED):
+            shown.pop()
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnScene:
+    """The states around one operation."""
+
+    step: StepShown
+    reached: bool
+    panels: tuple[DrawnPanel, ...]
+    words: tuple[str, ...]
+    """What is wrong, one sentence each, at most `_MOST_WORDS`."""
+    more: int
+    """The number of sentences that were left out."""
+
+    @property
+    def sides(self) -> list[Side]:
+        """The states that exist: none before the first operation, none of a program that did not return."""
+        before = [Side.BEFORE] if self.step.number > 1 else []
+        return [*before, *([Side.YOURS] if self.reached else []), Side.EXPECTED]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a cell is wrong."""
+        return any(panel.wrong for panel in self.panels)
+
+    @property
+    def legend(self) -> dict[str, str]:
+        """The meaning of cells that hold only a sign."""
+        return {sign: meaning for panel in self.panels for sign, meaning in panel.legend.items()}
+
+
+def drawn(picture: Picture, outcome: Outcome, first: Finding | None) -> tuple[DrawnScene, ...]:
+    """Return the scenes of a picture, with the operations of its case; `first` is why the case fails."""
+    steps = {step.number: step for step in outcome.steps}
+    scenes = []
+    for scene in picture.scenes:
+        if scene.operation not in steps:
+            continue
+        panels = drawn_panels(scene, picture.rows)
+        words = list(_words(panels)) if scene.reached else []
+        if scene.operation == picture.operation and scene.reached:
+            words = _first(words, first)
+        scenes.append(
+            DrawnScene(
+                step=steps[scene.operation],
+                reached=scene.reached,
+                panels=panels,
+                words=tuple(words[:_MOST_WORDS]),
+                more=max(0, len(words) - _MOST_WORDS),
+            )
+        )
+    return tuple(scenes)
+
+
+def drawn_panels(scene: Scene, rows: Sequence[StateRow], *, many: int = _MANY_ROWS) -> tuple[DrawnPanel, ...]:
+    """Return the panels of a scene. Equal rows are merged in a grid of over `many` rows."""
+    return tuple(_panel(panel, rows, many) for panel in scene.panels)
+
+
+def _panel(panel: Panel, rows: Sequence[StateRow], many: int) -> DrawnPanel:
+    listed = [None if place is None else rows[place] for place in panel.rows]
+    merges = panel.shape is PanelShape.GRID and len(listed) + panel.omitted > many
+    shown = _merged_rows(listed) if merges else filter(None, listed)
+    return DrawnPanel(
+        title=panel.title,
+        shape=panel.shape,
+        columns=panel.columns,
+        legend=panel.legend,
+        rows=tuple(_row(row, named=bool(panel.columns)) for row in shown),
+        omitted=panel.omitted,
+    )
+
+
+def _merged_rows(rows: Sequence[StateRow | None]) -> Iterator[StateRow]:
+    """Merge at least `_FEWEST_ALIKE` neighbouring rows that differ only in their labels into one row."""
+    for alike, same in groupby(rows, key=lambda row: row and replace(row, label="")):
+        run = [row for row in same if row is not None]
+        if alike is None or len(run) < _FEWEST_ALIKE:
+            yield from run
+        else:
+            yield replace(run[0], label=f"{run[0].label} to {run[-1].label}")
+
+
+def _row(row: StateRow, *, named: bool) -> DrawnRow:
+    """Return the cells of a row. If they have no names, there is also a cell for each that the operation removed."""
+    yours = row.expected if row.actual is None else row.actual
+    before = yours if row.before is None else row.before
+    if named:
+        before = before[: max(len(yours), len(row.expected))]
+    cells = []
+    for was, own, right in zip_longest(before, yours, row.expected, fillvalue=""):
+        mark = CellMark.WRONG if own != right else CellMark.CHANGED if own != was else CellMark.NONE
+        cells.append(DrawnCell(before=was, yours=own, expected=right, mark=mark))
+    return DrawnRow(
+        label=row.label,
+        depth=row.depth,
+        cells=tuple(cells),
+        added=bool(yours) and not before,
+        missing=not yours and bool(row.expected),
+        extra=bool(yours) and not row.expected,
+    )
+
+
+# ---------------------------------------------------------------- what is wrong in words
+
+
+def _first(words: list[str], difference: Finding | None) -> list[str]:
+    """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
+    if difference is None or not difference.field:
+        return words
+    place = tuple(f"{name}{behind}" for name in _names(difference) for behind in (":", " to "))
+    if not any(text.startswith(place) for text in words):
+        return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
+    return sorted(words, key=lambda text: not text.startswith(place))
+
+
+def _names(difference: Finding | None) -> tuple[str, ...]:
+    """Return the names of a difference's place in a picture: also "request a, blocks" for "request a: blocks"."""
+    if difference is None or not difference.field:
+        return ()
+    return difference.field, difference.field.replace(": ", ", ", 1)
+
+
+def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
+    for panel in panels:
+        if panel.shape is PanelShape.SENTENCES:
+            sentences = [cell.yours for row in panel.rows for cell in row.cells if cell.wrong and cell.yours]
+            more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+            yield from (f"{panel.title}: {text}{more}" for text in sentences[:1])
+            continue
+        for row in panel.rows:
+            yield from _words_of(panel, row)
+
+
+def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
+    """Yield what is wrong in one row: the row as a whole, or each cell by its column."""
+    label = row.label or panel.title
+    if row.one_sided:
+        yield f"{label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
+        return
+    texts = [(cell.wrong, cell.yours, cell.expected) for cell in row.cells]
+    for (is_wrong, *both), places in groupby(range(len(texts)), key=lambda place: texts[place]):
+        if is_wrong:
+            yours, right = (panel.legend.get(text, text) or "nothing" for text in both)
+            yield f"{label}{_column(panel, row, list(places))}: yours {yours}, should be {right}"
+
+
+def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
+    """Return the place in the row; "" when the row has one cell, or cells without names."""
+    if (len(row.cells) == 1 and panel.shape is not PanelShape.GRID) or places[-1] >= len(panel.columns):
+        return ""
+    first, last = (panel.columns[place] for place in (places[0], places[-1]))
+    joint = "" if first.startswith("[") else ", "
+    return f"{joint}{first}" + (f" to {last}" if first != last else "")
+
+
+# ---------------------------------------------------------------- what a report shows first
+
+
+def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
+    """Return what the operation of a scene changed or had to change; there is no panel when that is nothing.
+
+    One cell is marked as the first: the wrong cell that the difference `first` names, else the first wrong cell.
+    """
+    panels = []
+    for panel in _with_first(scene.panels, _names(first)):
+        telling = [row for row in panel.rows if any(cell.speaks for cell in row.cells)]
+        rows = sorted(telling, key=lambda row: max(_PRIORITY[cell.mark] for cell in row.cells), reverse=True)
+        rows = rows[:_MOST_NARROWED]
+        if panel.shape is not PanelShape.SENTENCES and rows:
+            shown = merged_columns(replace(panel, rows=tuple(row for row in telling if row in rows)))
+            panels.append(replace(shown, rows=tuple(_short(row, named=bool(shown.columns)) for row in shown.rows)))
+    return replace(scene, panels=tuple(panels))
+
+
+def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[DrawnPanel]:
+    wrong = [
+        (row, place, row.label + _column(panel, row, [place]) in names)
+        for panel in panels
+        if panel.shape is not PanelShape.SENTENCES
+        for row in panel.rows
+        for place, cell in enumerate(row.cells)
+        if cell.wrong
+    ]
+    first, at, _ = next((item for item in wrong if item[2]), wrong[0] if wrong else (None, 0, False))
+    for panel in panels:
+        yield replace(panel, rows=tuple(_marked(row, at) if row is first else row for row in panel.rows))
+
+
+def _marked(row: DrawnRow, at: int) -> DrawnRow:
+    cells = (replace(cell, mark=CellMark.FIRST) if place == at else cell for place, cell in enumerate(row.cells))
+    return replace(row, cells=tuple(cells))
+
+
+def merged_columns(panel: DrawnPanel, *, numbered_only: bool = False) -> DrawnPanel:
+    """Return the panel with neighbouring columns merged that are equal in all rows, and short labels below parents.
+
+    With `numbered_only`, only columns whose names differ in a number are merged.
+    """
+    names = [name.rpartition(" ")[2] for name in panel.columns]
+    rows = list(_labelled(panel.rows))
+    wide = [row for row in rows if len(row.cells) == len(names) > 1]
+    if not wide:
+        return replace(panel, columns=(), rows=tuple(rows))
+    alike = [
+        (re.sub(r"\d+", "", name) if numbered_only else "", [row.cells[place] for row in wide])
+        for place, name in enumerate(names)
+    ]
+    runs = [list(run) for _, run in groupby(range(len(names)), key=lambda place: alike[place])]
+    columns = (names[run[0]] if len(run) == 1 else f"{names[run[0]]}–{names[run[-1]]}" for run in runs)
+    starts = [run[0] for run in runs]
+    return replace(
+        panel,
+        columns=tuple(columns),
+        rows=tuple(
+            replace(row, cells=tuple(row.cells[place] for place in starts)) if len(row.cells) == len(names) else row
+            for row in rows
+        ),
+    )
+
+
+def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
+    """Yield the rows. Below its parent's row, a label omits the parent's name."""
+    parent = ""
+    for row in rows:
+        head, colon, tail = row.label.rpartition(": ")
+        yield replace(row, label=f"└ {tail}") if colon and head == parent else row
+        if not colon:
+            parent = row.label
+
+
+def _short(row: DrawnRow, *, named: bool) -> DrawnRow:
+    """Shorten a row without named cells, and long numbers but the first wrong one and those that should be there."""
+    cells = row.cells if named else row.cells[:_MOST_CELLS]
+    return replace(
+        row,
+        cells=tuple(
+            replace(
+                cell,
+                before=_short_number(cell.before),
+                yours=cell.yours if cell.mark is CellMark.FIRST else _short_number(cell.yours),
+                expected=cell.expected if cell.wrong else _short_number(cell.expected),
+            )
+            for cell in cells
+        ),
+    )
+
+
+def _short_number(text: str) -> str:
+    return f"{text[:_LONG_SHOWN]}…" if re.fullmatch(_LONG, text) else text
