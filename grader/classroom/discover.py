@@ -147,7 +147,7 @@ def _on_disk(path: Path, entry: os.DirEntry[str]) -> ClassEntry:
         elif not stat.S_ISREG(mode):
             trouble = "it is not a regular file"
     except FileNotFoundError:
-        kind, trouble = EntryKind.UNKNOWN, "the link leads nowhere"
+        kind, trouble = EntryKind.UNKNOWN, "the link is broken"
     except OSError as error:
         kind, trouble = EntryKind.UNKNOWN, f"it cannot be read: {error.strerror}"
     shown = one_line(str(path))
@@ -225,7 +225,7 @@ def _in_zip(archive: Archive, name: str, members: Sequence[Member], *, above: in
                 path.mkdir()
             yield path
 
-    trouble = "it is a symbolic link; hand in the file itself" if only is not None and only.is_link else ""
+    trouble = "it is a symbolic link; submit the file itself" if only is not None and only.is_link else ""
     kind = EntryKind.UNKNOWN if trouble else EntryKind.FILE if is_file else EntryKind.FOLDER
     return ClassEntry(name=name, shown=shown, kind=kind, trouble=trouble, filled=filled)
 
@@ -270,7 +270,7 @@ def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster |
         with listed(folder, source_name) as entries:
             return _discovered(entries, source_name, rule, roster)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder}: it cannot be read: {error.strerror}") from None
+        raise UsageError(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
 
 
 def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Roster | None) -> Discovered:

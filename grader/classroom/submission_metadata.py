@@ -98,7 +98,7 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
         line = mark.line if mark else content.count(b"\n", 0, getattr(failure, "position", 0))
         raise _UnusableList(f"is not YAML ({cut(str(reason))})", line + 1) from None
     if not isinstance(root, yaml.MappingNode):
-        raise _UnusableList("is no list of submissions, as Gradescope exports it", 1)
+        raise _UnusableList("is not a list of submissions as Gradescope exports it", 1)
     names = ((name, about) for name, about in root.value if isinstance(name, yaml.ScalarNode))
     return {name.value[:MOST_VALUE]: (name.start_mark.line + 1, about) for name, about in names}
 

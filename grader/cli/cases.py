@@ -46,7 +46,7 @@ def cases(options: CasesOptions) -> ExitCode:
             if len(labs) == 1:
                 raise
     if not tables:
-        raise UsageError(f"no case fits '{options.selection.case}'; `grade cases` lists them all")
+        raise UsageError(f"no case matches '{options.selection.case}'; `grade cases` lists them all")
     for table in tables:
         console(160).print(table)
     return ExitCode.ACCEPTED

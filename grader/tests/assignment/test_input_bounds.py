@@ -114,7 +114,7 @@ def test_of_thousands_of_mistakes_a_few_are_told(
         ("folder,name\na," + "x" * 2000 + "\n", roster.load, "2: name has more than 1000 characters"),
         ("folder,name\n" + "a,b\n" * 30_000, roster.load, "more"),
         ("folder,name\n" + "\n" * 30_000, roster.load, "20002: there are more than 20000 rows"),
-        ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' stands there twice"),
+        ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' occurs twice"),
         ("folder,name\n" + "x" * (5 << 20), roster.load, "1: is larger than 4096 KB"),
         ("a: " + "[" * 100_000, submission_metadata.submitters, "1: is nested too deeply"),
         (

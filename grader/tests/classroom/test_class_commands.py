@@ -50,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
         assert said.code == 3
         assert "run 1: 4 submissions, 1 accepted, 2 not, points: mean" in said.out
-        assert "tie: in/tie: which one is to be graded?" in said.out
+        assert "tie: in/tie: several files can be graded:" in said.out
         assert "in the roster, but submitted nothing: 1\n  Jar Jar" in said.out
         assert "4 of 4 done, 2 failing" in said.err
         assert "not in the roster: syntax, tie" in said.err

@@ -85,7 +85,13 @@ def test_a_command_does_not_import_the_others() -> None:
     ours = {name for name in modules if name.startswith(("grader.", "reference."))}
 
     assert "grader.cli.app" in ours
-    assert not ours & {"grader.cli.run", "grader.cli.cases", "grader.pipeline", "grader.labs", "grader.assignment.load"}
+    assert not ours & {
+        "grader.cli.run",
+        "grader.cli.cases",
+        "grader.pipeline",
+        "grader.labs",
+        "grader.assignment.case_files",
+    }
 
 
 def test_a_batch_of_this_machine_does_not_import_the_cluster() -> None:
