@@ -40,9 +40,9 @@ class Diagnosed:
 
 
 def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
-    """Group the failing cases by cause, and put the cause first that explains most of them.
+    """Group the failing cases by cause, and put the most likely cause first (`_most_likely`).
 
-    A public case shows a cause where one failed.
+    The first case of each cause is the one to show (`_display_order`): a public one where one failed.
     """
     groups: dict[str, list[CaseFindings]] = {}
     for case in cases:
