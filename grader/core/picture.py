@@ -71,8 +71,8 @@ class Panel:
     shape: PanelShape
     columns: tuple[str, ...] = ()
     legend: dict[str, str] = field(default_factory=dict)
-    rows: tuple[int | None, ...] = ()
-    """None stands for omitted rows."""
+    rows: tuple[int, ...] = ()
+    """-1 stands for omitted rows."""
     omitted: int = 0
     """The number of omitted rows; they have no difference."""
 

@@ -205,7 +205,7 @@ def drawn_panels(scene: Scene, rows: Sequence[StateRow], *, many: int = _MANY_RO
 
 
 def _panel(panel: Panel, rows: Sequence[StateRow], many: int) -> DrawnPanel:
-    listed = [None if place is None else rows[place] for place in panel.rows]
+    listed = [rows[place] if place >= 0 else None for place in panel.rows]
     merges = panel.shape is PanelShape.GRID and len(listed) + panel.omitted > many
     shown = _merged_rows(listed) if merges else filter(None, listed)
     return DrawnPanel(

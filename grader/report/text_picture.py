@@ -50,9 +50,8 @@ def show_states(page: Page, shown: Focus | None) -> None:
         if table.width <= min(page.width, _MOST_COLUMNS):
             page.labelled("State", "before and after the operation" if Side.BEFORE in sides else "after the operation")
             table.write(page)
-            _legend(
-                page, "> <: what is wrong first; expected: your state with the wrong cells corrected", panels, sides
-            )
+            _legend(page, "> <: what is wrong first", panels, sides)
+            page.write(dim("expected: your state with the wrong cells corrected"), indent=_INDENT)
             return
 
 

@@ -157,7 +157,7 @@ def panels_of(
             shape=sides[0].shape,
             columns=sides[0].columns,
             legend={sign: meaning for side in sides for sign, meaning in side.legend.items()},
-            rows=tuple(rows.place(row) if row is not None else None for row in shown),
+            rows=tuple(rows.place(row) if row is not None else -1 for row in shown),
             omitted=len(every) - sum(row is not None for row in shown),
         )
 
