@@ -85,7 +85,7 @@ def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> N
     _, scores = judged(case)
 
     assert [finding.verdict for finding in found.findings] == [Verdict.MEMORY_ERROR]
-    assert "nothing says which" in found.findings[0].message
+    assert "there is no record of which ones" in found.findings[0].message
     assert sum(score.points for score in scores.values()) < sum(score.max_points for score in scores.values())
 
 
