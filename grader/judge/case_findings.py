@@ -78,7 +78,7 @@ class CaseFindings:
         """Return the facets of all that counts for this rule.
 
         Differences count where they are. What was lost counts at the end of the case, for rules about the calls that
-        allocated it.
+        made it.
         """
         operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(

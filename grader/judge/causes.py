@@ -127,7 +127,7 @@ def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage])
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
 
-    The line of a loss says where memory was allocated, not where it was lost, so losses keep their own rule (see
+    The line of a loss says where memory came from, not where it was lost, so losses keep their own rule (see
     `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}

@@ -69,7 +69,7 @@ def test_less_than_was_demanded_is_refused(bare: Callable[..., None], missing: t
     for level in LEVELS[: here + 1]:
         require(level)
     for level in LEVELS[here + 1 :]:
-        with pytest.raises(Unprotected, match=f"not by '{level}'"):
+        with pytest.raises(Unprotected, match=f"not '{level}'"):
             require(level)
 
 

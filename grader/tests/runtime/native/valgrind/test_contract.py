@@ -116,7 +116,7 @@ def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     assert graded_record.rules == tuple(without)
     assert graded_record.failed_stages == ()
     assert f"Your code llm_memory.c:{line_of(source)}" in text.render(graded_record)
-    assert f"your code llm_memory.c:{line_of(source)}" in text.render(graded_record, everything=True)
+    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(graded_record, everything=True)
 
 
 def taking_back() -> str:
