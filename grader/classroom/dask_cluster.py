@@ -2,8 +2,8 @@
 
 A task is sent with its source and comes back as a record; only this machine writes the store. When a worker dies, the
 scheduler gives its tasks to another worker. On a worker each thread grades in a process of its own. That process has a
-user of its own (grader/system/confine/slot.py) and a main thread for signals. It loads the current code and cases, not
-those of the day on which the worker was started, and it ends when the worker ends.
+user of its own (grader.system.confine) and a main thread for signals. It loads the current code and cases, not those
+of the day on which the worker was started, and it ends when the worker ends.
 
 Dask's own executor waits for ever when there is no worker, so this one watches for workers. One refusal ends the batch:
 a worker that refuses is always free, so it would be given the whole class.

@@ -1,4 +1,4 @@
-"""Which assignment, which cases, how they are graded and shown: options that several commands share, and their meaning.
+"""Which assignment, which cases, and how they are graded: options that several commands share, and what they mean.
 
 Where no --lab says which assignment it is, the name of the submission's file does.
 """
@@ -11,24 +11,20 @@ import io
 import os
 import zipfile
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
-from grader.assignment.input_file import suggestion
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.assignment.source import missing, names_below, nearest_of
 from grader.cli.parser import flag, number, option, repeated
-from grader.cli.terminal import columns, in_workflow, is_colourful
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, open_lab, present
-from grader.report.document import View
 from grader.runtime.protocol import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
@@ -235,41 +231,3 @@ def _lab_of(path: Path, names: set[str]) -> str:
 def _sources() -> dict[str, str]:
     """Return the name of the file that students submit, by lab."""
     return {lab: LABS[lab].source_name for lab in present()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """The options for how much a report shows."""
-
-    instructor: bool = flag(
-        "--instructor", "Show hidden cases too, and the points that a program would have if it could be built."
-    )
-    everything: bool = flag(
-        "--all", "Show every cause in full and how it was graded; without it a text report has at most 80 lines."
-    )
-
-    def view(self, *, to_file: bool = False) -> View:
-        """Return how a report is shown: reader, width, colours, and whether in a workflow log; a file gets defaults."""
-        time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        view = View(instructor=self.instructor, everything=self.everything, variables=os.environ, time=time)
-        if to_file:
-            return view
-        return replace(view, workflow=in_workflow(), width=columns(view.width), colour=is_colourful())
-
-
-def check_format(name: str, known: Collection[str]) -> None:
-    """Raise `UsageError` when `name` is not a known format."""
-    if name not in known:
-        raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
-
-
-def check_output(output: Path | None, option: str = "--output") -> None:
-    """Raise `UsageError` when that file cannot be written, before any work is done in vain."""
-    if output is None:
-        return
-    if not output.parent.is_dir():
-        raise UsageError(f"{option} {output}: there is no folder {output.parent}")
-    if output.exists() and not output.is_file():
-        raise UsageError(f"{option} {output}: it is not a file; write the name of a file")
-    if not os.access(output.parent, os.W_OK):
-        raise UsageError(f"{option} {output}: no permission to write to {output.parent}")

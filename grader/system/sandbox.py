@@ -17,8 +17,7 @@ from grader.core.errors import CannotStart, Unprotected
 from grader.core.record import Protection
 from grader.system import process, resources
 from grader.system.budget import Budget
-from grader.system.confine.launcher import bubble, launcher, machine
-from grader.system.confine.slot import USERS, user_of_this_process
+from grader.system.confine.launcher import USERS, bubble, launcher, machine, user_of_this_process
 from grader.system.folders import private_folder, remove, remove_abandoned, temporary_folder
 from grader.system.process import Command, Completed, Patience
 

@@ -88,7 +88,7 @@ def test_random_traces_repeat(tmp_path: Path) -> None:
         ('seeds = "1..3"\n', "length is missing: it must be a whole number from 1 to 500"),
         ("length = 3\n", "seeds is missing: write seeds = "),
         ('seeds = "1..3"\nlength = 0\n', "6: length must be a whole number from 1 to 500, not 0"),
-        ('seeds = "1..3"\nlength = 7\noperations = ""\n', "7: a case has either operations, or seeds and length"),
+        ('seeds = "1..3"\nlength = 7\noperations = ""\n', "7: write either operations, or seeds and length"),
     ],
 )
 def test_wrong_random_traces_are_told(tmp_path: Path, text: str, says: str) -> None:

@@ -24,7 +24,7 @@ import pytest
 from grader.assignment import case_files
 from grader.bundles.platforms import BUNDLES
 from grader.labs import open_lab
-from grader.system.confine.slot import user_of_this_process
+from grader.system.confine.launcher import user_of_this_process
 from grader.tests.support.autograder import Autograder, unpacked
 from grader.tests.support.command import SAMPLES, environment, tools
 from grader.tests.support.confined import as_root

@@ -20,7 +20,7 @@ from grader.classroom.stored_result import StoredRecord
 from grader.classroom.workers import Graded, Task
 from grader.core.errors import BrokenTool, DriverError, OutOfRoom, StoreFailure
 from grader.core.record import Record
-from grader.system.confine.slot import user_of_this_process
+from grader.system.confine.launcher import user_of_this_process
 from grader.tests.support import counter_lab
 from grader.tests.support.handmade import outcome, record_of
 

@@ -18,8 +18,7 @@ from grader.cli import doctor
 from grader.core.errors import OutOfRoom
 from grader.system import process, sandbox
 from grader.system.confine import filters
-from grader.system.confine.launcher import launcher, machine
-from grader.system.confine.slot import _user, user_of_this_process
+from grader.system.confine.launcher import _user, launcher, machine, user_of_this_process
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, RUN_LIMITS, workspace
 from grader.tests.support.confined import LOOKING, as_root, inside
@@ -137,8 +136,8 @@ def test_processes_side_by_side_have_users_of_their_own() -> None:
 
 def test_more_gradings_than_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody shares one."""
-    monkeypatch.setattr("grader.system.confine.slot._COUNT", 0)
-    monkeypatch.setattr("grader.system.confine.slot._user", _user.__wrapped__)
+    monkeypatch.setattr("grader.system.confine.launcher._COUNT", 0)
+    monkeypatch.setattr("grader.system.confine.launcher._user", _user.__wrapped__)
 
     with pytest.raises(OutOfRoom):
         user_of_this_process()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.errors import CannotStart, OutOfRoom
-from grader.system.confine import slot
+from grader.system.confine import launcher as slot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has one user only")
 
