@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from grader.core.errors import UsageError
+from grader.core.losses import with_costs
 from grader.core.record import Environment, Protection, Record, UsedTool, from_json, to_json, write
-from grader.core.verdict import Finding, SourceLine, Tool, Verdict
+from grader.core.verdict import Audience, Finding, SourceLine, Tool, Verdict, Visibility
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
 
@@ -138,3 +139,17 @@ def test_where_a_hanging_call_was_caught_is_chance() -> None:
     for verdict, same in ((Verdict.TIME_LIMIT_EXCEEDED, True), (Verdict.RUN_TIME_ERROR, False)):
         assert caught(1, verdict).same_result(caught(2, verdict)) is same
     assert not caught(1, Verdict.TIME_LIMIT_EXCEEDED).same_result(caught(1, Verdict.RUN_TIME_ERROR))
+
+
+def test_a_student_reads_the_causes_in_the_order_of_what_public_cases_cost() -> None:
+    """Hidden cases are left out, and so is a cause of hidden cases only; the most likely cause stays first."""
+    first, cheap = outcome("append/first"), outcome("append/cheap", weight=2)
+    dear, hidden = outcome("append/dear", weight=3), outcome("append/hidden", weight=9, visibility=Visibility.HIDDEN)
+    record = record_of(first, cheap, dear, hidden, one_cause=False)
+    by_case = {cause.cases[0]: cause for cause in record.causes}
+    both = replace(by_case["append/cheap"], cases=("append/cheap", "append/hidden"))
+    whole = with_costs(replace(record, causes=(by_case["append/first"], by_case["append/dear"], both)))
+    order = {reader: [cause.cases for cause in whole.causes_for(reader)] for reader in Audience}
+
+    assert order[Audience.INSTRUCTOR] == [("append/first",), ("append/cheap", "append/hidden"), ("append/dear",)]
+    assert order[Audience.STUDENT] == [("append/first",), ("append/dear",), ("append/cheap",)]
