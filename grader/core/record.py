@@ -190,14 +190,18 @@ class Record:
         return (first.operation if first is not None else None) or 0
 
     def causes_for(self, audience: Audience) -> list[Cause]:
-        """Return the causes with the cases that this reader may see, and what these cases cost, `in_order`."""
+        """Return the causes with the cases that this reader may see, and what these cases cost, `in_order`.
+
+        A cause speaks of its first case, which is a public one where one failed (grader.judge.causes). Where the reader
+        may not see that case, the whole cause is left out.
+        """
         outcomes = {outcome.case: outcome for outcome in self.outcomes if not outcome.hidden_from(audience)}
         causes = []
         for cause in self.causes:
             cases = tuple(case for case in cause.cases if case in outcomes)
-            if cases:
+            if cases and cases[0] == cause.cases[0]:
                 causes.append(replace(cause, cases=cases, points=sum(outcomes[case].points for case in cases)))
-        return in_order(causes, first=[cause for cause in causes[:1] if cause.cases[0] in self.causes[0].cases[:1]])
+        return in_order(causes, first=[cause for cause in causes[:1] if cause.cases[:1] == self.causes[0].cases[:1]])
 
     def same_result(self, other: Record) -> bool:
         """Whether both records have the same result, apart from what depends on machine and time."""

@@ -153,3 +153,13 @@ def test_a_student_reads_the_causes_in_the_order_of_what_public_cases_cost() -> 
 
     assert order[Audience.INSTRUCTOR] == [("append/first",), ("append/cheap", "append/hidden"), ("append/dear",)]
     assert order[Audience.STUDENT] == [("append/first",), ("append/dear",), ("append/cheap",)]
+
+
+def test_a_cause_that_speaks_of_a_hidden_case_is_not_for_students() -> None:
+    """Whatever other cases it has: its sentence, hint and lines are those of the hidden one."""
+    record = secret_record(outcome("append/public"))
+    mixed = replace(record.causes[0], cases=("append/secret_name", "append/public"))
+    record = replace(record, causes=(mixed,))
+
+    assert [cause.cases for cause in record.causes_for(Audience.INSTRUCTOR)] == [mixed.cases]
+    assert record.causes_for(Audience.STUDENT) == []
