@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.assignment.input_file import suggestion
 from grader.cli.parser import flag
-from grader.cli.terminal import columns, in_workflow, is_colourful
+from grader.cli.terminal import columns, in_workflow, is_colourful, rows
 from grader.core.errors import UsageError
 from grader.report.document import View
 
@@ -23,7 +23,7 @@ class Detail:
         "--instructor", "Show hidden cases too, and the points that a program would have if it could be built."
     )
     everything: bool = flag(
-        "--all", "Show every cause in full and how it was graded; without it a text report has at most 80 lines."
+        "--all", "Show every cause in full and how it was graded; without it a text report fits the terminal."
     )
 
     def view(self, *, to_file: bool = False) -> View:
@@ -32,7 +32,8 @@ class Detail:
         view = View(instructor=self.instructor, everything=self.everything, variables=os.environ, time=time)
         if to_file:
             return view
-        return replace(view, workflow=in_workflow(), width=columns(view.width), colour=is_colourful())
+        shown = replace(view, workflow=in_workflow(), width=columns(view.width), colour=is_colourful())
+        return replace(shown, height=rows())
 
 
 def check_format(name: str, known: Collection[str]) -> None:

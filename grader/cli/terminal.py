@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _OUT, _ERR = 1, 2
 _MOST_COLUMNS = 1000
-_LINES = 24  # not used, but shutil.get_terminal_size requires it
 _EVERY_SECONDS = 5.0
 """The time between two plain lines of progress."""
 
@@ -99,7 +98,12 @@ def _open_nowhere(number: int) -> None:
 
 def columns(piped: int) -> int:
     """Return the width of stdout: the value of COLUMNS, else the terminal's width, else `piped`."""
-    return min(shutil.get_terminal_size((piped, _LINES)).columns, _MOST_COLUMNS)
+    return min(shutil.get_terminal_size((piped, 0)).columns, _MOST_COLUMNS)
+
+
+def rows() -> int:
+    """Return the height of stdout: the value of LINES, else the terminal's height, else 0."""
+    return shutil.get_terminal_size((0, 0)).lines
 
 
 def console(piped: int) -> Console:

@@ -193,8 +193,19 @@ class Record:
         """Return the causes with the cases that this reader may see, and what these cases cost, `in_order`.
 
         A cause speaks of its first case, which is a public one where one failed (grader.judge.causes). Where the reader
-        may not see that case, the whole cause is left out.
+        may not see that case, the whole cause is left out. The costs are whole points; together with `hidden_points`
+        they are all points that cases cost.
         """
+        causes = self._seen_causes(audience)
+        *costs, _ = whole_points([*(cause.points for cause in causes), self._unseen_points(causes)])
+        return [replace(cause, points=points) for cause, points in zip(causes, costs, strict=True)]
+
+    def hidden_points(self, audience: Audience) -> int:
+        """Return the points that cases cost which this reader may not see."""
+        causes = self._seen_causes(audience)
+        return whole_points([*(cause.points for cause in causes), self._unseen_points(causes)])[-1]
+
+    def _seen_causes(self, audience: Audience) -> list[Cause]:
         outcomes = {outcome.case: outcome for outcome in self.outcomes if not outcome.hidden_from(audience)}
         causes = []
         for cause in self.causes:
@@ -203,9 +214,20 @@ class Record:
                 causes.append(replace(cause, cases=cases, points=sum(outcomes[case].points for case in cases)))
         return in_order(causes, first=[cause for cause in causes[:1] if cause.cases[:1] == self.causes[0].cases[:1]])
 
+    def _unseen_points(self, causes: Sequence[Cause]) -> float:
+        return max(0.0, sum(outcome.points for outcome in self.outcomes) - sum(cause.points for cause in causes))
+
     def same_result(self, other: Record) -> bool:
         """Whether both records have the same result, apart from what depends on machine and time."""
         return _comparable(self) == _comparable(other)
+
+
+def whole_points(shares: Sequence[float]) -> list[int]:
+    """Return the shares as whole points with the same sum, rounded: the largest fractions are rounded up."""
+    floors = [int(share) for share in shares]
+    missing = round(sum(shares)) - sum(floors)
+    by_fraction = sorted(range(len(shares)), key=lambda place: floors[place] - shares[place])
+    return [floor + (place in by_fraction[:missing]) for place, floor in enumerate(floors)]
 
 
 def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:

@@ -15,7 +15,14 @@ __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradeboo
 
 
 def _text(record: Record, view: View) -> Document:
-    page = text.render(record, width=view.width, colour=view.colour, audience=view.audience, everything=view.everything)
+    page = text.render(
+        record,
+        width=view.width,
+        height=view.height,
+        colour=view.colour,
+        audience=view.audience,
+        everything=view.everything,
+    )
     return as_log(page) if view.workflow else page
 
 

@@ -69,6 +69,8 @@ class View:
 
     instructor: bool = False
     width: int = 100
+    height: int = 0
+    """The number of rows of the terminal; 0: the report goes elsewhere."""
     colour: bool = False
     everything: bool = False
     """Whether to show every cause in full, in the format that also has a short version."""

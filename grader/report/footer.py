@@ -88,6 +88,16 @@ def reproduce(page: Page, record: Record, audience: Audience) -> None:
         page.command(*_words(record.environment.reproduce), indent=4)
 
 
+def next_step(page: Page, record: Record, audience: Audience) -> None:
+    """Write in a few lines how to see the first case and everything else, and what the report lacks."""
+    _incomplete(page, record, audience)
+    causes = record.causes_for(audience)
+    if causes:
+        case = f"scripts/grade repro {shlex.quote(record.submission.name)} {causes[0].cases[0]}"
+        page.labelled("Next", f"{case} > {repro_name(record)}")
+    page.labelled("More", f"of everything: {MORE}")
+
+
 def _words(command: str) -> list[str]:
     """The words of a command; && stays with the word behind it, because a line may be broken between words."""
     return re.findall(r"(?:&& )?\S+", command)

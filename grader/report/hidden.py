@@ -12,7 +12,7 @@ from grader.core.losses import HiddenLoss, hidden_losses
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome
 from grader.report.page import Page, dim, glued, strong
-from grader.report.phrases import points_about
+from grader.report.phrases import points_lost
 
 MOST_TITLES = 6
 
@@ -22,26 +22,26 @@ def hidden_cases(page: Page, record: Record, audience: Audience, most: int = MOS
     losses = hidden_losses(record, audience)
     if not losses:
         return
-    page.heading(hidden_head(record, losses, audience))
+    page.heading(hidden_head(record, audience))
     page.write(what_to_do(losses), indent=2)
     column = max(len(loss.rule) for loss in losses)
     for loss in losses:
-        begin = f"{len(loss.outcomes):>3}  {loss.rule:{column}}  "
-        page.crop(begin, dim("; ".join(titles(loss.outcomes, most))), indent=1)
+        begin = f"{loss.rule:{column}}  "
+        page.crop(begin, dim("; ".join(titles(loss.outcomes, most))), indent=2)
         for sentence in sentences(loss, most) if loss.alone else ():
-            page.write(dim(sentence), indent=1 + len(begin), hang=3 + len(begin))
+            page.write(dim(sentence), indent=2 + len(begin), hang=4 + len(begin))
 
 
 def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) -> None:
-    """Write the number of cases by rule; titles and sentences only for rules for which no public case fails."""
+    """Write the rules; titles and sentences only for rules for which no public case fails."""
     losses = hidden_losses(record, audience)
     if not losses:
         return
-    page.heading(hidden_head(record, losses, audience))
+    page.heading(hidden_head(record, audience))
     page.write(what_to_do(losses), indent=2)
-    others = [glued(f"{loss.rule} {len(loss.outcomes)}") for loss in losses if not loss.alone]
+    others = [glued(loss.rule) for loss in losses if not loss.alone]
     if others:
-        page.write(dim(f"cases by rule: {', '.join(others)}"), indent=2, hang=4)
+        page.write(dim(f"rules: {', '.join(others)}"), indent=2, hang=4)
     for loss in losses:
         if loss.alone:
             page.write(strong(loss.rule), f": {'; '.join(titles(loss.outcomes, most))}", indent=2, hang=4)
@@ -49,12 +49,9 @@ def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) ->
                 page.write(dim(sentence), indent=4, hang=6)
 
 
-def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) -> str:
-    """Return the heading: how many hidden cases cost points, and how many points."""
-    failing = {outcome.case for loss in losses for outcome in loss.outcomes}
-    hidden = sum(outcome.hidden_from(audience) for outcome in record.outcomes)
-    points = points_about(sum(loss.points for loss in losses))
-    return f"Hidden cases: points lost in {len(failing)} of {hidden}, {points} in all"
+def hidden_head(record: Record, audience: Audience) -> str:
+    """Return the heading: how many points hidden cases cost."""
+    return f"Hidden cases cost {points_lost(record.hidden_points(audience))} in all"
 
 
 def what_to_do(losses: list[HiddenLoss]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grader.core.chart import ComparedChart
 from grader.core.losses import hidden_losses
 from grader.core.record import Record
-from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
+from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 from grader.report.document import Document, View, web_page
 from grader.report.excerpt import coloured
 from grader.report.footer import graded_how, repro_name
@@ -16,12 +16,11 @@ from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.phrases import (
     all_pass,
     cost_of,
-    counted,
     decisions_of,
     failures_of,
     incomplete_of,
     no_points_of,
-    points_about,
+    points_lost,
     points_of,
     result_of,
     withheld_of,
@@ -45,6 +44,7 @@ def render(record: Record, view: View) -> Document:
     causes = [] if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR) else record.causes_for(audience)
     causes = asked_now(record, causes)
     shown = [record.outcome(cause.cases[0]) for cause in causes[:_MOST_CAUSES]]
+    tasks, hidden_points = by_task(record)
     return web_page(
         "submission",
         title=f"{record.submission.name}: {result_of(record)}",
@@ -59,8 +59,8 @@ def render(record: Record, view: View) -> Document:
         is_next=is_next(record),
         focus=focus(record, audience),
         coloured=coloured,
-        hidden_points=_hidden_points(record),
-        tasks=[(task, counted(task.cases, "public case"), points_about(task.lost)) for task in by_task(record)],
+        hidden_points=points_lost(hidden_points) if hidden_points else "",
+        tasks=[(task, points_lost(task.lost) if task.is_wrong else "") for task in tasks],
         causes=[_card(record, cause) for cause in causes[:_MOST_CAUSES]],
         brief=[(record.outcome(cause.cases[0]).title, cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
@@ -70,12 +70,6 @@ def render(record: Record, view: View) -> Document:
         marks=_marks(record, audience),
         graded=list(graded_how(record)),
     )
-
-
-def _hidden_points(record: Record) -> str:
-    """Return approximately what hidden cases cost in addition; empty when they cost nothing."""
-    hidden = sum(outcome.points for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN)
-    return points_about(hidden) if hidden else ""
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
@@ -153,11 +147,11 @@ def _card(record: Record, cause: Cause) -> _Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hidden:
-    """Hidden cases that cost points: their number, and for each rule the number, the titles and what to read."""
+    """Hidden cases that cost points: what they cost, and for each rule the titles and what to read."""
 
     head: str
     what: str
-    rules: tuple[tuple[str, int, list[str], list[str]], ...]
+    rules: tuple[tuple[str, list[str], list[str]], ...]
 
 
 def _hidden(record: Record, audience: Audience) -> _Hidden | None:
@@ -167,8 +161,8 @@ def _hidden(record: Record, audience: Audience) -> _Hidden | None:
     rules = []
     for loss in losses:
         to_read = sentences(loss, _MOST_TITLES) if loss.alone else []
-        rules.append((loss.rule, len(loss.outcomes), list(titles(loss.outcomes, _MOST_TITLES)), to_read))
-    return _Hidden(head=hidden_head(record, losses, audience), what=what_to_do(losses), rules=tuple(rules))
+        rules.append((loss.rule, list(titles(loss.outcomes, _MOST_TITLES)), to_read))
+    return _Hidden(head=hidden_head(record, audience), what=what_to_do(losses), rules=tuple(rules))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -239,32 +239,51 @@ class Section:
     """Versions of the same content, each in fewer lines than the one before."""
     whole: Draw | None = None
     """The version without any limit, where it is not the first one."""
+    optional: bool = False
+    """Whether it is left out when even the shortest versions of all sections take too many lines."""
+    least: Draw | None = None
+    """The version for a page without optional sections that still has too many lines."""
 
 
 def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> None:
     """Write the sections one below the other, in `screen` lines if shorter versions can achieve that.
 
-    The sections take their next version in turn, until all fit. There are never more than `most` lines: if even the
-    shortest versions have more, they are cut.
+    The sections take their next version in turn, until all fit. There are never more than `most` lines: what has more
+    is cut. Where the screen is all there is (`screen` is `most`), optional sections are left out before, the one with
+    the highest rank first, and then the others take their least version.
     """
-    current = [0] * len(sections)
     drawn = [_drawn(page, section.versions[0]) for section in sections]
     in_turn = sorted(range(len(sections)), key=lambda place: -sections[place].rank)
-    while _height(drawn) > screen:
-        longer = [place for place in in_turn if current[place] + 1 < len(sections[place].versions)]
-        if not longer:
+    shorter = [*_next_versions(sections, in_turn), *(_least_versions(sections, in_turn) if screen == most else ())]
+    for place, draw in shorter:
+        if _height(drawn) <= screen:
             break
-        for place in longer:
-            current[place] += 1
-            drawn[place] = _drawn(page, sections[place].versions[current[place]])
-            if _height(drawn) <= screen:
-                break
+        drawn[place] = _drawn(page, draw)
     for place in in_turn:
         over = _height(drawn) - most
         if over > 0 and len(drawn[place]) > _LEAST:
             drawn[place].cut(max(_LEAST, len(drawn[place]) - over), dim("... and more"))
     for part in drawn:
         page.add(part)
+
+
+def _next_versions(sections: Sequence[Section], in_turn: Sequence[int]) -> Iterator[tuple[int, Draw]]:
+    """Yield the place of a section and its next version, round by round."""
+    for version in range(1, max((len(section.versions) for section in sections), default=0)):
+        for place in in_turn:
+            if version < len(sections[place].versions):
+                yield place, sections[place].versions[version]
+
+
+def _least_versions(sections: Sequence[Section], in_turn: Sequence[int]) -> Iterator[tuple[int, Draw]]:
+    """Yield the place of a section and its last resort: nothing for optional sections, then the least versions."""
+    for place in in_turn:
+        if sections[place].optional:
+            yield place, lambda _: None
+    for place in in_turn:
+        least = sections[place].least
+        if least is not None:
+            yield place, least
 
 
 def write_whole(page: Page, sections: Sequence[Section]) -> None:

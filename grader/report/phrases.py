@@ -79,6 +79,19 @@ def points_of(record: Record) -> str:
     return f"public part: {points}; {NOT_RUN}" if record.public_only else points
 
 
+def in_a_line(record: Record, audience: Audience) -> str:
+    """Return result and points, and the rule and the place to look at first, which a reader of this kind may see."""
+    parts = [f"{result_of(record)}, {points_of(record)}"]
+    if record.build_findings:
+        first = record.build_findings[0]
+        parts.append(": ".join([first.rule, *map(str, first.source[:1])]))
+    elif record.first_cause is not None and not record.verdict.passed:
+        cause = record.first_cause
+        hidden = record.outcome(cause.cases[0]).hidden_from(audience)
+        parts.append(": ".join([cause.rule, *(() if hidden else map(str, cause.lines[:1]))]))
+    return "; ".join(parts)
+
+
 def part_of(record: Record) -> str:
     """Return the remark on a score of the public part, for a format with a separate field for the score; else ""."""
     return points_of(record) if record.public_only and record.score is not None else ""
@@ -95,14 +108,13 @@ def all_pass(record: Record) -> str:
 
 
 def cost_of(cause: Cause) -> str:
-    """Return how many cases have this cause, and what that costs."""
-    return f"seen in {counted(len(cause.cases), 'case')}, costs {points_about(cause.points)}"
+    """Return what a cause costs. How many cases show it says nothing of its weight, so it is no part of a report."""
+    return f"costs {points_lost(cause.points)}"
 
 
-def points_about(lost: float) -> str:
-    """Return a cost in words, rounded to whole points."""
-    points = round(lost)
-    return f"about {counted(points, 'point')}" if points else "less than a point" if lost else "no point"
+def points_lost(lost: float) -> str:
+    """Return a cost in words. It is a whole number of points, of which a small cause may have none."""
+    return counted(round(lost), "point") if round(lost) else "less than a point"
 
 
 def counted(number: int, word: str) -> str:

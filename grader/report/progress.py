@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.core.record import Record
+from grader.core.record import Record, whole_points
 from grader.core.verdict import CallStage, Cause, Outcome, Stage, Verdict, Visibility
 from grader.report.page import Page, Span, bad, dim, good
 
@@ -60,34 +60,39 @@ def is_next(record: Record) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPoints:
-    """A call of the handout's tasks, with the number and the cost of the public cases that first went wrong in it."""
+    """A call of the handout's tasks, and what the public cases cost that first went wrong in it."""
 
     task: str
     call: str
     stage: Stage
-    cases: int
-    lost: float
-    """Points, approximately."""
+    is_wrong: bool
+    """Whether a public case first went wrong in it."""
+    lost: int
+    """Whole points."""
 
 
-def by_task(record: Record) -> list[TaskPoints]:
-    """Return what each call cost, in the handout's order; empty when nothing is wrong. Hidden cases are left out."""
+def by_task(record: Record) -> tuple[list[TaskPoints], int]:
+    """Return what each call cost in public cases, in the handout's order, and what hidden cases cost."""
     wrong: dict[str, list[Outcome]] = {call_stage.call: [] for call_stage in record.stages}
     for outcome in record.outcomes:
         if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
             words = _words(outcome, record.bad_operation(outcome))
             for call in [word for word in words if word in wrong][:1]:
                 wrong[call].append(outcome)
-    return [
+    hidden = [outcome for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN]
+    shares = [sum(outcome.points for outcome in outcomes) for outcomes in (*wrong.values(), hidden)]
+    *lost, hidden_points = whole_points(shares)
+    tasks = [
         TaskPoints(
             task=call_stage.task,
             call=call_stage.call,
             stage=call_stage.stage,
-            cases=len(wrong[call_stage.call]),
-            lost=sum(outcome.points for outcome in wrong[call_stage.call]),
+            is_wrong=bool(wrong[call_stage.call]),
+            lost=points,
         )
-        for call_stage in record.stages
+        for call_stage, points in zip(record.stages, lost, strict=True)
     ]
+    return tasks, hidden_points
 
 
 def how_far(page: Page, record: Record) -> None:

@@ -7,7 +7,7 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome, RuleScore
 from grader.report.document import Document
 from grader.report.page import Page
-from grader.report.phrases import counted, decision_of, withheld_of
+from grader.report.phrases import decision_of, withheld_of
 from grader.report.trace import legend, show_case
 
 _WIDTH = 100
@@ -35,7 +35,7 @@ def rule_summary(record: Record, score: RuleScore, audience: Audience) -> Docume
     if not_run(record, score):
         page.write("Not looked at: nothing could be run.")
         return page.text()
-    page.write(f"{score.passed} of {counted(score.cases, 'case')} passed (handout: {score.handout}).")
+    page.write(f"Handout: {score.handout}.")
     if score.points == score.max_points:
         return page.text()
     withheld = withheld_of(score)
@@ -50,7 +50,7 @@ def rule_summary(record: Record, score: RuleScore, audience: Audience) -> Docume
     hidden = [outcome.title for outcome in guilty if outcome.hidden_from(audience)]
     if hidden:
         page.blank()
-        page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
+        page.write("Hidden cases failed; what they do is not shown:")
         _titles(page, hidden)
     if not building and not guilty and not decision and not withheld:
         page.blank()
@@ -82,8 +82,9 @@ def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
     by_cause = [outcomes for outcomes in grouped if outcomes]
     for shown, *others in by_cause[:_MOST_SHOWN]:
         page.blank()
-        page.write(f"Seen in {counted(1 + len(others), 'case')}:")
         show_case(page, record, shown)
+        if others:
+            page.write("Also seen:")
         _titles(page, [outcome.title for outcome in others])
     rest = [outcome.title for outcomes in by_cause[_MOST_SHOWN:] for outcome in outcomes]
     if rest:

@@ -186,20 +186,29 @@ def _without(hint: str, secrets: set[str]) -> Iterator[str]:
 
 
 def start_here(
-    page: Page, record: Record, shown: Focus | None, audience: Audience, *, most: int = _MOST_MESSAGES
+    page: Page,
+    record: Record,
+    shown: Focus | None,
+    audience: Audience,
+    *,
+    most: int = _MOST_MESSAGES,
+    brief: bool = False,
 ) -> None:
-    """Write the section that a student reads first, with at most `most` messages of the compiler."""
+    """Write the section that a student reads first, with at most `most` messages of the compiler.
+
+    A `brief` one shows of the source only the line that it names, and not the case.
+    """
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
         page.write(f"{no_points_of(record)}. Please show it to your instructor.", indent=2)
     elif shown is not None and shown.messages:
-        _building(page, record, shown, audience, most=most)
+        _building(page, record, shown, audience, most=most, brief=brief)
     elif shown is not None:
         page.heading(f"Start here: {'what comes next' if is_next(record) else 'the most likely cause'}")
-        _write_cause(page, shown)
+        _write_cause(page, shown, brief=brief)
 
 
-def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int) -> None:
+def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int, brief: bool) -> None:
     page.heading("Start here")
     page.write(shown.why, indent=2)
     findings = record.build_findings
@@ -209,7 +218,7 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
     for message in shown.messages[:most]:
         page.blank()
         page.write(strong(f"{message.source[0]}: " if message.source else ""), bad(message.text), indent=2, hang=6)
-        _excerpt(page, message.excerpt)
+        _excerpt(page, message.excerpt, brief=brief)
         if message.meaning:
             page.write(message.meaning, indent=6)
     if len(shown.messages) > most:
@@ -226,9 +235,10 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
         page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
 
 
-def _excerpt(page: Page, excerpt: Excerpt | None) -> None:
+def _excerpt(page: Page, excerpt: Excerpt | None, *, brief: bool) -> None:
     """Write the lines around a place of the student's file, with a caret below it when the column is known."""
-    for line in excerpt.lines if excerpt is not None else ():
+    lines = excerpt.lines if excerpt is not None else ()
+    for line in (line for line in lines if line.here or not brief):
         number = f"{line.number:>5} | "
         if line.here:
             page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)
@@ -238,20 +248,27 @@ def _excerpt(page: Page, excerpt: Excerpt | None) -> None:
             page.crop(dim(f" {' ' * 5} | "), bad(" " * (line.column - 1) + "^"), indent=4)
 
 
-def _write_cause(page: Page, shown: Focus) -> None:
+def _write_clauses(page: Page, shown: Focus) -> None:
+    for clause in shown.clauses:
+        page.labelled("Handout", clause)
+
+
+def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
     title = f": {shown.title} " if shown.title else " "
     page.labelled("Rule", strong(shown.rule), title, glued(f"(handout: {shown.handout})"))
     if shown.hidden:
         page.labelled("Case", shown.case)
     else:
         page.labelled("Seen", shown.seen)
-    for clause in shown.clauses:
-        page.labelled("Handout", clause)
+    if not brief:
+        _write_clauses(page, shown)
     if shown.hint:
         page.labelled("Hint", shown.hint if shown.hidden else strong(shown.hint))
     for line in shown.source:
         where = f" in {line.function}" if line.function else ""
         page.labelled("Allocated" if shown.lost else "Your code", f"{line}{where}")
-        _excerpt(page, shown.excerpt)
-    if shown.case and not shown.hidden:
+        _excerpt(page, shown.excerpt, brief=brief)
+    if brief:  # the last lines are the first to be cut
+        _write_clauses(page, shown)
+    if shown.case and not shown.hidden and not brief:
         page.labelled("Case", shown.case, f"  {glued(shown.call)}" if shown.call else "")

@@ -16,11 +16,11 @@ _TEMPLATE = """\
 ## {{ name }}: {{ result }}, {{ points }}
 
 {% if rules %}
-| | Rule | Points | Cases | |
-|---|---|--:|--:|---|
+| | Rule | Points | |
+|---|---|--:|---|
 {% for rule in rules %}
 | {% if rule.points == rule.max_points %}✓{% else %}**✗**{% endif %} | <code>{{ rule.rule }}</code> \
-| {{ rule.points }} / {{ rule.max_points }} | {{ rule.passed }} / {{ rule.cases }} | {{ rule.title }} |
+| {{ rule.points }} / {{ rule.max_points }} | {{ rule.title }} |
 {% endfor %}
 
 {% endif %}

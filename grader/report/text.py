@@ -1,12 +1,14 @@
 """The report for a terminal: what to do first, then the other causes, the points, and how it was graded.
 
-There is one page. On one screen its sections are shortened until they fit, the least important one first; with `--all`
-each section is written without a limit.
+There is one page. Its sections are shortened until they fit the terminal, the least important one first; with `--all`
+each section is written without a limit. The last line repeats the score and the place to look at, because after a long
+page that line is what a terminal shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
 
@@ -14,16 +16,16 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, RuleScore, Tool, Verdict
 from grader.report.document import Document
 from grader.report.escape import escape_lines
-from grader.report.footer import MORE, footer, graded_briefly, reproduce
+from grader.report.footer import MORE, footer, graded_briefly, next_step, reproduce
 from grader.report.hidden import hidden_briefly, hidden_cases
 from grader.report.page import Page, Section, bad, dim, fit, glued, good, pad, strong, write_whole
 from grader.report.phrases import (
     all_pass,
     cost_of,
-    counted,
     decisions_of,
+    in_a_line,
     incomplete_of,
-    points_about,
+    points_lost,
     points_of,
     result_of,
     withheld_of,
@@ -37,12 +39,17 @@ _SCREEN = 68
 """The lines that a report takes at most, if shorter versions of its sections can achieve that."""
 
 _MOST = 80
-"""The number of lines that a report on one screen never exceeds."""
+"""The number of lines that a report never exceeds."""
+
+_LEAST_ROWS = 16
+"""The rows of the smallest terminal that a report is made to fit."""
 
 _MOST_NAMES = 3
 _MOST_TITLES = 12
 _EVERYTHING = 10_000
 """No record has as many notes, pieces of advice, or lines of output."""
+
+_Part = Callable[[Page, Record, Audience], None]
 
 _OTHERS = ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
 """For each version of the section: how many other causes get two lines, and how many get one."""
@@ -59,6 +66,7 @@ def render(
     record: Record,
     *,
     width: int = 100,
+    height: int = 0,
     colour: bool = False,
     audience: str = "student",
     everything: bool = False,
@@ -66,7 +74,8 @@ def render(
 ) -> Document:
     """Return the record as a page of text; no line is wider than `width` columns (at least 40).
 
-    The page has at most 80 lines; with `everything` no section has a limit. `audience` is "student" or "instructor".
+    The page fits a terminal of `height` rows and its prompt; it has at most 80 lines where `height` is 0, and with
+    `everything` no section has a limit. `audience` is "student" or "instructor".
     Of hidden cases, students see only title and rule, and also the sentences of the handout that the cases test when
     no public case fails for the rule.
     """
@@ -75,7 +84,8 @@ def render(
     if everything:
         write_whole(page, sections)
     else:
-        fit(page, sections, screen=_SCREEN, most=_MOST)
+        rows = max(height, _LEAST_ROWS) - 1 if height else _MOST  # one is for the prompt
+        fit(page, sections, screen=min(rows, _SCREEN), most=min(rows, _MOST))
     return page.text()
 
 
@@ -85,41 +95,42 @@ def _sections(record: Record, audience: Audience, without: Container[ReportPart]
         yield Section(rank=1, versions=(partial(_all_well, record=record),))
     else:
         yield from _wrong(record, audience, without)
-    yield _limited(7, partial(_advice, record=record), 8, 4, 2)
-    yield _limited(8, partial(_output, record=record), 20, 8, 3)
-    of = partial(footer, record=record, audience=audience)
-    yield Section(rank=1, versions=(partial(_closing, record=record, audience=audience),), whole=of)
+    yield _limited(7, partial(_advice, record=record), 8, 4, 2, optional=True)
+    yield _limited(8, partial(_output, record=record), 20, 8, 3, optional=True)
+    yield _closing(record, audience)
 
 
-def _limited(rank: int, draw: Callable[..., None], *limits: int) -> Section:
+def _limited(rank: int, draw: Callable[..., None], *limits: int, optional: bool = False) -> Section:
     """Return a section with a version for each limit."""
     versions = tuple(partial(draw, most=most) for most in limits)
-    return Section(rank=rank, versions=versions, whole=partial(draw, most=_EVERYTHING))
+    return Section(rank=rank, versions=versions, whole=partial(draw, most=_EVERYTHING), optional=optional)
 
 
 def _wrong(record: Record, audience: Audience, without: Container[ReportPart]) -> Iterator[Section]:
     shows_cases = ReportPart.CASES not in without and record.verdict is not Verdict.ACCEPTED
     causes = record.causes_for(audience) if shows_cases else []
+    optional = partial(Section, optional=True)
     if is_unfinished(record):
         yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
     shown = focus(record, audience)
-    yield _limited(2, partial(_start, record=record, shown=shown, audience=audience, causes=causes), 20, 8, 3)
-    yield Section(rank=3, versions=(partial(show_states, shown=shown),))
-    yield Section(rank=4, versions=(partial(show_charts, charts=shown.charts if shown is not None else ()),))
+    start = partial(_start, record=record, shown=shown, audience=audience, causes=causes)
+    yield replace(_limited(2, start, 20, 8, 3), least=partial(start, most=1, brief=True))
+    yield optional(rank=3, versions=(partial(show_states, shown=shown),))
+    yield optional(rank=4, versions=(partial(show_charts, charts=shown.charts if shown is not None else ()),))
     if causes:
         trace = partial(_first, record=record, cause=causes[0])
         folds = tuple(partial(trace, fold=fold) for fold in (FULL, Fold(1, 3, 1), Fold(1, 1, 0)))
-        yield Section(rank=3, versions=folds, whole=partial(trace, fold=FULL, alone=False))
+        yield optional(rank=3, versions=folds, whole=partial(trace, fold=FULL, alone=False))
         others = asked_now(record, causes)[1:]
         lists = tuple(partial(_others, record=record, causes=others, long=long, short=short) for long, short in _OTHERS)
-        yield Section(rank=4, versions=lists, whole=partial(_in_full, record=record, causes=[causes[0], *others]))
+        yield optional(rank=4, versions=lists, whole=partial(_in_full, record=record, causes=[causes[0], *others]))
     if ReportPart.POINTS not in without and (record.outcomes or record.overrides):
         shorter = (partial(_points, record=record), partial(_points_in_a_line, record=record))
-        yield Section(rank=6, versions=shorter, whole=partial(_points_of_all, record=record))
+        yield optional(rank=6, versions=shorter, whole=partial(_points_of_all, record=record))
     if shows_cases:
         hidden = partial(hidden_briefly, record=record, audience=audience)
         table = partial(hidden_cases, record=record, audience=audience, most=_MOST_TITLES)
-        yield Section(rank=5, versions=tuple(partial(hidden, most=most) for most in (4, 2, 1)), whole=table)
+        yield optional(rank=5, versions=tuple(partial(hidden, most=most) for most in (4, 2, 1)), whole=table)
 
 
 # ---------------------------------------------------------------- the beginning
@@ -152,15 +163,21 @@ def _all_well(page: Page, record: Record) -> None:
 
 
 def _start(
-    page: Page, record: Record, *, shown: Focus | None, audience: Audience, causes: Sequence[Cause], most: int
+    page: Page,
+    record: Record,
+    *,
+    shown: Focus | None,
+    audience: Audience,
+    causes: Sequence[Cause],
+    most: int,
+    brief: bool = False,
 ) -> None:
     """Write the cause to look at first, and what it costs. Its case follows, if the reader may see it."""
-    start_here(page, record, shown, audience, most=most)
-    if not causes or not _is_first(record, causes[0]):
+    start_here(page, record, shown, audience, most=most, brief=brief)
+    if brief or not causes or not _is_first(record, causes[0]):
         return
-    count = counted(len(causes[0].cases), "case")
     public = " in public cases" if audience is Audience.STUDENT and not record.public_only else ""
-    page.labelled("Costs", f"{points_about(causes[0].points)}{public}; {count} failed for it")
+    page.labelled("Costs", f"{points_lost(causes[0].points)}{public}")
     _also_seen(page, causes[0])
 
 
@@ -201,27 +218,25 @@ def _others(page: Page, record: Record, causes: Sequence[Cause], *, long: int, s
     page.heading("Other failures, most costly first")
     for number, cause in enumerate(causes[:long], start=2):
         begin = f"{number}. {cause.rule}"
-        page.write(strong(begin), f", {points_about(cause.points)}: {cause.sentence}", indent=2, hang=5)
+        page.write(strong(begin), f", {points_lost(cause.points)}: {cause.sentence}", indent=2, hang=5)
         page.crop(dim(_place(record, cause)), indent=5)
     for number, cause in enumerate(causes[long : long + short], start=long + 2):
         begin = f"{number}. {cause.rule}"
-        page.crop(strong(begin), f", {points_about(cause.points)}: {cause.sentence}", indent=2)
+        page.crop(strong(begin), f", {points_lost(cause.points)}: {cause.sentence}", indent=2)
     rest = causes[long + short :]
     if rest:
-        points = points_about(sum(cause.points for cause in rest))
+        points = points_lost(sum(cause.points for cause in rest))
         page.write(dim(f"... and {len(rest)} more, {points}: {MORE}"), indent=2)
 
 
 def _place(record: Record, cause: Cause) -> str:
-    """Return the case and line, the call, the line of the student's file, and in how many cases it was seen."""
+    """Return the case and line, the call, and the line of the student's file."""
     outcome = record.outcome(cause.cases[0])
     places = [place_of(record, outcome).removeprefix(f"cases/{record.lab}/").replace(".toml", "", 1)]
     if call := call_at(outcome, cause.operation):
         places.append(f"operation {cause.operation}: {call}")
     if cause.lines:
         places.append(called_from(cause.lines[:1]))
-    if len(cause.cases) > 1:
-        places.append(f"seen in {counted(len(cause.cases), 'case')}")
     return "; ".join(places)
 
 
@@ -258,13 +273,11 @@ def _points(page: Page, record: Record) -> None:
         return
     losing = _losing(record)
     rule = max((len(score.rule) for score in losing), default=0)
-    cases = max((len(_cases(score)) for score in losing), default=0)
     for score in losing:
         figures = f"{score.points - score.max_points:>4}  {f'{score.points}/{score.max_points}':>5}  "
-        passed = f"{_cases(score):>{cases}} cases  "
-        begin = bad(figures[:4]), strong(figures[4:]), passed, strong(f"{score.rule:{rule}}"), "  "
+        begin = bad(figures[:4]), strong(figures[4:]), strong(f"{score.rule:{rule}}"), "  "
         if withheld_of(score):
-            page.write(*begin, withheld_of(score), hang=len(figures) + len(passed) + rule + 2)
+            page.write(*begin, withheld_of(score), hang=len(figures) + rule + 2)
         else:
             page.crop(*begin, score.title)
     _full_marks(page, record)
@@ -283,13 +296,12 @@ def _points_of_all(page: Page, record: Record) -> None:
     if _none_yet(page, record):
         return
     rule = max(len("rule"), *(len(score.rule) for score in record.rules))
-    cases = max(len("cases"), *(len(_cases(score)) for score in record.rules))
-    page.write(dim(f"{'lost':>4}  {'points':>6}  {'cases':>{cases}}  {'rule':{rule}}"), indent=2)
+    page.write(dim(f"{'lost':>4}  {'points':>6}  {'rule':{rule}}"), indent=2)
     for score in record.rules:
         missing = score.max_points - score.points
         points = f"{score.points}/{score.max_points}"
         lost = f"-{missing}" if missing else ""
-        figures = f"{lost:>4}  {points:>6}  {_cases(score):>{cases}}  {pad(score.rule, rule)}  "
+        figures = f"{lost:>4}  {points:>6}  {pad(score.rule, rule)}  "
         if not missing:
             page.crop(dim(figures + score.title), indent=2)
             continue
@@ -317,10 +329,6 @@ def _full_marks(page: Page, record: Record) -> None:
     elif full:
         label = "nothing lost here" if record.public_only else "full marks"  # hidden cases may still cost some
         page.write(dim(f"{label}: {', '.join(full)}"), indent=2, hang=4)
-
-
-def _cases(score: RuleScore) -> str:
-    return f"{score.passed}/{score.cases}"
 
 
 # ---------------------------------------------------------------- the end
@@ -352,6 +360,16 @@ def _output(page: Page, record: Record, most: int) -> None:
         page.write(dim(f"... and {len(lines) - most} more lines"), indent=4)
 
 
-def _closing(page: Page, record: Record, audience: Audience) -> None:
-    reproduce(page, record, audience)
-    graded_briefly(page, record, audience)
+def _closing(record: Record, audience: Audience) -> Section:
+    """Return the end of the page: the first case as a program, how it was graded, and the score with its place."""
+    brief, whole, least = (
+        partial(_end, record=record, audience=audience, parts=parts)
+        for parts in ((reproduce, graded_briefly), (footer,), (next_step,))
+    )
+    return Section(rank=1, versions=(brief,), whole=whole, least=least)
+
+
+def _end(page: Page, record: Record, audience: Audience, parts: Sequence[_Part]) -> None:
+    for part in parts:
+        part(page, record, audience)
+    page.write(strong(in_a_line(record, audience)), indent=2, hang=4)

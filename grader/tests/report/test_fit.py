@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from grader.report.page import Page, Section, fit
@@ -53,3 +54,16 @@ def test_what_no_version_makes_short_enough_is_cut() -> None:
 def test_more_than_a_screen_is_kept_where_it_is_not_too_much() -> None:
     """Only `most` cuts into a section."""
     assert _fitted(_section("a", 0, 9), screen=5, most=9).count("\n") == 9
+
+
+def test_on_a_small_screen_optional_sections_go_before_anything_is_cut() -> None:
+    """The highest rank first, and the others take their least version only then."""
+    sections = (
+        replace(_section("a", 0, 4), least=partial(_lines, name="least", count=1)),
+        replace(_section("b", 5, 3), optional=True),
+        replace(_section("c", 9, 3), optional=True),
+    )
+
+    assert _fitted(*sections, screen=8, most=8).split() == ["a0", "a1", "a2", "a3", "b0", "b1", "b2"]
+    assert _fitted(*sections, screen=4, most=4).split() == ["a0", "a1", "a2", "a3"]
+    assert _fitted(*sections, screen=3, most=3).split() == ["least0"]

@@ -123,6 +123,23 @@ def test_no_line_is_wider_than_the_page(sample: str, width: int) -> None:
     assert report.count("\n") <= 80
 
 
+@pytest.mark.parametrize("height", [24, 30, 50])
+@pytest.mark.parametrize("sample", GRADED)
+def test_the_page_fits_the_terminal(sample: str, height: int) -> None:
+    """With its prompt. Score, place, hint and next step of the first cause are on it, whatever its height."""
+    record = graded(sample)
+    rows = text.render(record, width=80, height=height).splitlines()
+    page = " ".join(" ".join(rows).split())
+    cause = record.first_cause
+
+    assert len(rows) < height
+    assert f"{record.score} of 100 points" in rows[-1]
+    if cause is not None and cause.lines:
+        assert str(cause.lines[0]) in rows[-1]
+    assert cause is None or cause.hint in page
+    assert cause is None or not cause.cases or f"{cause.cases[0]} > repro.c" in page
+
+
 @pytest.mark.parametrize("sample", GRADED)
 def test_colour_adds_no_meaning(sample: str) -> None:
     """Without its colours a coloured report is the plain one, and the plain one holds no escape sequence."""

@@ -43,7 +43,7 @@ def environment(root: Path = ROOT, **changes: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not re.search("COLOR|COLUMNS|GITHUB_ACTIONS|GRADE|PYTHON", name)
+        if not re.search("COLOR|COLUMNS|LINES|GITHUB_ACTIONS|GRADE|PYTHON", name)
     }
     return {**kept, "PYTHONPATH": str(root), **changes}
 
