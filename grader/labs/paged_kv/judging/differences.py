@@ -24,7 +24,7 @@ from grader.labs.paged_kv.judging.record import (
 )
 from grader.labs.paged_kv.judging.wrong_target import with_notes
 from reference.operation import Operation, Reply
-from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
 from reference.paged_kv.pool import GUARD_WORDS
 from reference.paged_kv.sequence import UNMAPPED
 
@@ -279,6 +279,9 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
     yield from _unset_tag(have)
 
 
+_SIGN_EXTENSIONS = (0, 0xFFFFFFFF)
+"""The upper half of an int in 8 bytes."""
+
 _MOST = 96  # a zeroed pool differs in thousands of words; nobody reads more than a few
 
 
@@ -290,16 +293,15 @@ class PoolFacets:
         self.effects = effects
         self.words = words
         self.target = None if effects.stored is None else GUARD_WORDS + effects.stored
-        self.stored_somewhere = False
-        """Does kv_data stand at a place where it should not?"""
+        self.stored: frozenset[int] = frozenset()
+        """The words that differ because kv_data was stored, at a wrong place or in a wrong size."""
 
     def differences(self, want: Slot, have: Slot) -> Iterator[Difference]:
         """The words that differ, that of kv_data first."""
         if want.region == have.region:
             return
         wanted, actual = array("I", want.region), array("I", have.region)
-        data = self._data()
-        self.stored_somewhere = any(b == data != a for a, b in zip(wanted, actual, strict=False))
+        self.stored = self._stored(wanted, actual)
         places = [place for place, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b]
         places.sort(key=lambda place: place != self.target)  # the target word says most about an append
         for place in places[:_MOST]:
@@ -321,9 +323,33 @@ class PoolFacets:
         """A copying append answers for the copy and for storing kv_data at all, not for where in the block."""
         if self.operation.name != "append_kv":
             return "untouched"
-        if self.effects.copied and (place != self.target or not self.stored_somewhere):
-            return "copied"
-        return "written"
+        return "copied" if self.effects.copied and place not in self.stored else "written"
+
+    def _stored(self, wanted: array[int], actual: array[int]) -> frozenset[int]:
+        """Return the words in which a copying append left kv_data, wholly or in part, where something else belongs.
+
+        They are looked for by its bytes, at any offset outside the shared block, which nobody may write; only one place
+        counts, because a value such as 0 stands wherever a block was cleared. The word for kv_data is one of them if
+        kv_data is elsewhere, or if it alone is wrong in the copy and was changed; the word behind it is one if it holds
+        the rest of a number of more bytes.
+        """
+        data, target, copied = self._data(), self.target, self.effects.copied
+        if data is None or target is None or copied is None:
+            return frozenset()
+        wrong = {place for place, (want, have) in enumerate(zip(wanted, actual, strict=False)) if want != have}
+        starts = (start for start in _starts(actual, data) if start != target * KV_SIZE)
+        spans = (range(start // KV_SIZE, -(-(start + KV_SIZE) // KV_SIZE)) for start in starts)
+        shared, copy = (
+            range(GUARD_WORDS + block * KV_PER_BLOCK, GUARD_WORDS + (block + 1) * KV_PER_BLOCK) for block in copied
+        )
+        stray = [span for span in spans if wrong.intersection(span) and not set(span).intersection(shared)]
+        words = set(stray[0]) if len(stray) == 1 else set()
+        old = wanted[shared[target - copy.start]]
+        if words or (wrong.intersection(copy) == {target} and actual[target] != old):
+            words.add(target)
+        if actual[target] == data and actual[target + 1] in _SIGN_EXTENSIONS:
+            words.add(target + 1)
+        return frozenset(words)
 
     def _tags(self, place: int, have: int) -> Iterator[str]:
         block = (place - GUARD_WORDS) // KV_PER_BLOCK
@@ -348,6 +374,15 @@ class PoolFacets:
         if self.operation.name != "append_kv":
             return None
         return self.operation.numbers[1] & 0xFFFFFFFF
+
+
+def _starts(words: array[int], word: int) -> Iterator[int]:
+    """Yield the offsets, in bytes, at which the bytes of `word` stand."""
+    region, data = words.tobytes(), array("I", [word]).tobytes()
+    start = region.find(data)
+    while start >= 0:
+        yield start
+        start = region.find(data, start + 1)
 
 
 def not_copied(field: str, old_block: int, actual: str) -> str:

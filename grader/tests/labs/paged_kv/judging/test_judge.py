@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 
 import pytest
@@ -23,7 +24,7 @@ from grader.tests.labs.paged_kv.judging.edits import (
 from grader.tests.labs.paged_kv.judging.layout import pack, pack_words
 from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn
-from reference.paged_kv.pool import magic_words
+from reference.paged_kv.pool import GUARD_WORDS, magic_words
 from reference.tests.paged_kv.played import SEED, operation
 
 CALLS = [
@@ -97,10 +98,10 @@ def test_each_facet_comes_alone(name: str) -> None:
         pytest.param("append_kv 2 7", 38, 7, "written", {"data"}, id="another slot"),
         pytest.param("append_kv 2 7", 36, 0, "written", {"zeroed"}, id="zeroed"),
         pytest.param("append_kv 2 7", -1, 7, "written", {"data", "outside"}, id="before the pool"),
-        pytest.param("append_kv 3 7", 16 * 3 + 4, 9, "copied", {"target", "new-block"}, id="copy: not stored"),
+        pytest.param("append_kv 3 7", 16 * 3 + 4, 9, "written", {"target", "new-block"}, id="copy: another value"),
         pytest.param("append_kv 3 7", 16 * 3 + 5, 9, "copied", {"new-block", COPIED_MEMORY}, id="copy: new block"),
         pytest.param("append_kv 3 7", 16 + 4, 7, "copied", {"shared-block", "data"}, id="copy: old block"),
-        pytest.param("append_kv 3 0", 16 * 4, 0, "copied", {"zeroed", "data"}, id="copy: elsewhere"),
+        pytest.param("append_kv 3 0", 16 * 4, 0, "written", {"zeroed", "data"}, id="copy: elsewhere"),
         pytest.param("create_sequence 4 5", 48, 0, "untouched", {"zeroed"}, id="create"),
         pytest.param("free_sequence 2", 32, 1, "untouched", set(), id="free"),
         pytest.param("fork_sequence 2 4", 80, 1, "untouched", set(), id="fork"),
@@ -172,9 +173,35 @@ def test_a_record_stored_elsewhere_after_a_copy_is_written_at_the_wrong_place() 
 
     def one_late(state: RecordState) -> None:
         set_word(state, 16 * 3 + 5, 7)
-        set_word(state, 16 * 3 + 4, 9)
+        _copy_word(state, 4)
 
-    assert {"written", "copied"} == set(facets(judged("append_kv 3 7", one_late)))
+    def two_bytes_late(state: RecordState) -> None:
+        region = bytearray(state.slots[0].region)
+        first = 4 * (GUARD_WORDS + 16 * 3 + 4)
+        _copy_word(state, 4)
+        region[first : first + 4] = state.slots[0].region[first : first + 4]
+        region[first + 2 : first + 6] = (7).to_bytes(4, sys.byteorder)
+        state.slots[0].region = bytes(region)
+
+    def too_wide(state: RecordState) -> None:
+        set_word(state, 16 * 3 + 5, 0)
+
+    for edit in (one_late, two_bytes_late, too_wide):
+        assert {"written"} == set(facets(judged("append_kv 3 7", edit)))
+
+
+def test_a_record_that_a_copying_append_does_not_store_is_the_copys() -> None:
+    """Neither is a word of the shared block where a record belongs, and what is in it stays whose business it is."""
+    not_stored = judged("append_kv 3 7", lambda state: _copy_word(state, 4))
+
+    assert ["copied"] == facets(not_stored)
+    assert ["copied"] == facets(judged("append_kv 3 0", lambda state: set_word(state, 16 + 4, 0)))
+
+
+def _copy_word(state: RecordState, slot: int) -> None:
+    """Put what block 1 holds in `slot` into block 3, which is its copy."""
+    words = array("i", state.slots[0].region)
+    set_word(state, 16 * 3 + slot, words[GUARD_WORDS + 16 + slot])
 
 
 def test_the_start_of_a_trace_has_no_record_before_it() -> None:
