@@ -131,7 +131,8 @@ def _diagnose(attempt: Attempt) -> Attempt:
     """Comes before and after `_pinpoint`, which looks more closely at what is diagnosed; once, if it sees no more."""
     if attempt.observed is None or attempt.diagnosed is not None:
         return attempt
-    findings, by_call = case_findings(attempt.observed, attempt.lab, optional=attempt.optional)
+    unwritten = attempt.built.unwritten if attempt.built is not None else ()
+    findings, by_call = case_findings(attempt.observed, attempt.lab, unwritten=unwritten, optional=attempt.optional)
     return replace(attempt, case_findings=tuple(findings), diagnosed=diagnose(findings, by_call, attempt.lab))
 
 

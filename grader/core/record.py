@@ -14,7 +14,7 @@ from grader.core.errors import unwritable
 from grader.core.optional_stages import StageFailure
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
-from grader.core.verdict import Advice, Audience, CallStage, Cause, Finding, Outcome, RuleScore, Tool, Verdict
+from grader.core.verdict import Advice, Audience, CallStage, Cause, Finding, Outcome, RuleScore, Stage, Tool, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -158,6 +158,11 @@ class Record:
         """Make every text of the record plain and bounded, because any field may hold text from the student."""
         for name, value in plain_parts(self).items():
             object.__setattr__(self, name, value)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether there is a call that is not written yet."""
+        return any(call_stage.stage is Stage.NOT_YET for call_stage in self.stages)
 
     @property
     def first_cause(self) -> Cause | None:

@@ -59,7 +59,7 @@ class Stage(StrEnum):
     WORKS = "works"
     IN_WORK = "in work"
     NOT_YET = "not yet"
-    """It refuses in every case to do its work, like a function that is not written yet."""
+    """It is not written yet: its body is empty or only returns."""
 
 
 NOT_IMPORTED = "import"

@@ -4,14 +4,14 @@
 up to its first failure: what follows is mostly a consequence. The sentence gives the numbers, and is written only where
 chance is no explanation. A limit is called *off by one* only on that evidence.
 
-**Stages.** A call works, it is in work, or it has not done its work in any case yet.
+**Stages.** A call works, it is in work, or it is not written yet.
 
 Hidden cases do not count, because the numbers would reveal information about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import comb
@@ -120,12 +120,14 @@ def _never(calls: Sequence[JudgedCall]) -> Iterator[str]:
             yield name
 
 
-def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> tuple[CallStage, ...]:
+def stages(
+    comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab, unwritten: Collection[str] = ()
+) -> tuple[CallStage, ...]:
     """The stage of each call that had work to do in a public case and was reached there, in the handout's order.
 
     `first_wrong` maps the number of a case to its first bad operation, -1 where all are right. A call works when it did
-    its work at least once with nothing wrong before it, and no case goes wrong first in it. A call that did not return
-    is in work: a function that is not written yet does not crash.
+    its work at least once with nothing wrong before it, and no case goes wrong first in it. Only a call that is among
+    the `unwritten` ones has not been begun: a written one that never does its work is wrong.
     """
     did: dict[str, set[_Did]] = {}
     sound, wrong = set(), set()
@@ -139,7 +141,11 @@ def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int],
             did.setdefault(name, set()).add(what)
             sound |= {name} if what is _Did.ITS_WORK and (bad < 0 or place < bad) else set()
     return tuple(
-        CallStage(call=name, task=signature.task, stage=_stage(did[name], works=name in sound - wrong))
+        CallStage(
+            call=name,
+            task=signature.task,
+            stage=_stage(did[name], unwritten=name in unwritten, works=name in sound - wrong),
+        )
         for name, signature in lab.grammar.operations.items()
         if name in did
     )
@@ -151,8 +157,8 @@ class _Did(Enum):
     NO_RETURN = auto()
 
 
-def _stage(did: set[_Did], *, works: bool) -> Stage:
-    if did == {_Did.NOTHING}:
+def _stage(did: set[_Did], *, unwritten: bool, works: bool) -> Stage:
+    if unwritten and did == {_Did.NOTHING}:
         return Stage.NOT_YET
     return Stage.WORKS if works else Stage.IN_WORK
 

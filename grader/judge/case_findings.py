@@ -6,7 +6,7 @@ table of clues names the rule for each cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,10 +29,7 @@ BREACH = "breach"
 """Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
 
 
-_NOT_YET = (
-    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
-    "if it is, look which of its checks is always true."
-)
+_NOT_YET = "{call} is not written yet: its body does nothing but return. Write it next."
 """The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
 
 
@@ -53,7 +50,7 @@ class CaseFindings:
     broken: str = ""
     """The sentence of the handout that was broken."""
     not_yet: bool = False
-    """Whether it goes wrong in a call that has not done its work in any case."""
+    """Whether it goes wrong in a call that is not written yet."""
     plain: bool = True
     """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
@@ -92,12 +89,12 @@ class CaseFindings:
 
 
 def case_findings(
-    observed: Observations, lab: Lab, *, optional: OptionalStages
+    observed: Observations, lab: Lab, *, unwritten: Collection[str] = (), optional: OptionalStages
 ) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
 
-    Return them with the stage of each call (`progress`), none where nothing is wrong. `optional` runs what only
-    explains.
+    Return them with the stage of each call (`progress`), none where nothing is wrong. `unwritten` are the calls whose
+    body is empty; `optional` runs what only explains.
     """
     comparisons, named = observed.comparisons, observed.named
     cases = [
@@ -106,7 +103,7 @@ def case_findings(
     ]
     failing = [case for case in cases if case.evidence]
     calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
-    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab) if failing else ()
+    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab, unwritten) if failing else ()
     not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     clues = ClueTable(lab.clues)
@@ -137,8 +134,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
             continue
         searched_line = named.get((number, case.first_wrong))
         if case.not_yet:
-            about_line = searched_line.sentence if searched_line is not None else ""
-            case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
+            case.hint = _NOT_YET.format(call=_call(case))
             continue
         case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
         case.broken = sentence(case.clue, case.cause, case.comparison, lab)

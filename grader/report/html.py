@@ -26,7 +26,7 @@ from grader.report.phrases import (
     withheld_of,
 )
 from grader.report.picture import DrawnScene, drawn
-from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
+from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next
 from grader.report.start_here import focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
 
@@ -53,7 +53,7 @@ def render(record: Record, view: View) -> Document:
         verdict=result_of(record),
         notes=list(_notes(record, audience)),
         stages=[(call_stage, STAGE_WORDS[call_stage.stage]) for call_stage in record.stages]
-        if is_unfinished(record)
+        if record.is_unfinished
         else [],
         begin=how_to_begin(record),
         is_next=is_next(record),

@@ -48,7 +48,9 @@ def result_of(record: Record) -> str:
         return "cannot be imported"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
-    return NEEDS_PERSON_WORDS if needs_person(record) else _WORDS[record.verdict]
+    if needs_person(record):
+        return NEEDS_PERSON_WORDS
+    return "unfinished" if record.is_unfinished else _WORDS[record.verdict]
 
 
 def needs_person(record: Record) -> str:

@@ -11,7 +11,7 @@ from grader.core.record import Override, Record
 from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
 from grader.report.hidden import titles
 from grader.report.phrases import cost_of, counted, said_of
-from grader.report.progress import asked_now, is_for_later, is_in_unwritten, is_unfinished
+from grader.report.progress import asked_now, is_for_later, is_in_unwritten
 from grader.report.trace import call_at
 
 _MOST_TITLES = 12
@@ -153,7 +153,7 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
     When no hidden case costs points, the failing ones that cost none are reported. For an unfinished file nothing is
     reported, because its hidden cases fail for what public cases require too.
     """
-    if is_unfinished(record):
+    if record.is_unfinished:
         return
     by_rule = {loss.rule: list(loss.outcomes) for loss in hidden_losses(record, audience)}
     if not by_rule:

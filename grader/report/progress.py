@@ -1,4 +1,4 @@
-"""How far an unfinished file is: which calls work, which are in work, and which have done nothing yet."""
+"""How far an unfinished file is: which calls work, which are in work, and which are not written yet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from grader.report.page import Page, Span, bad, dim, good
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
     Stage.IN_WORK: "in work: not right yet in all cases that ask for it",
-    Stage.NOT_YET: "not yet: in no case has it done what it was asked to",
+    Stage.NOT_YET: "not written yet: its body does nothing but return",
 }
-
-
-def is_unfinished(record: Record) -> bool:
-    """Whether there is a call that has done nothing yet."""
-    return any(call_stage.stage is Stage.NOT_YET for call_stage in record.stages)
 
 
 def how_to_begin(record: Record) -> str:
@@ -32,12 +27,12 @@ def how_to_begin(record: Record) -> str:
 
 
 def is_for_later(record: Record, outcome: Outcome) -> bool:
-    """Whether the case only shows that a call does nothing yet."""
+    """Whether the case only shows that a call is not written yet."""
     return is_in_unwritten(record, outcome, record.bad_operation(outcome))
 
 
 def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
-    """Whether operation `number` of the case is a call that has done nothing yet."""
+    """Whether operation `number` of the case is a call that is not written yet."""
     words = _words(outcome, number)
     return any(call_stage.stage is Stage.NOT_YET and call_stage.call in words for call_stage in record.stages)
 
@@ -53,7 +48,7 @@ def asked_now(record: Record, causes: list[Cause]) -> list[Cause]:
 
 
 def is_next(record: Record) -> bool:
-    """Whether the report begins with a case that only shows that a call does nothing yet."""
+    """Whether the report begins with a case that only shows that a call is not written yet."""
     cases = record.first_cause.cases[:1] if record.first_cause is not None else ()
     return any(is_for_later(record, record.outcome(case)) for case in cases)
 
@@ -97,7 +92,7 @@ def by_task(record: Record) -> tuple[list[TaskPoints], int]:
 
 def how_far(page: Page, record: Record) -> None:
     """Write a line for each call of an unfinished file; nothing for a finished one."""
-    if not is_unfinished(record):
+    if not record.is_unfinished:
         return
     page.heading("How far it is")
     if begin := how_to_begin(record):

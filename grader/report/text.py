@@ -30,7 +30,7 @@ from grader.report.phrases import (
     result_of,
     withheld_of,
 )
-from grader.report.progress import asked_now, how_far, how_far_briefly, is_unfinished
+from grader.report.progress import asked_now, how_far, how_far_briefly
 from grader.report.start_here import Focus, focus, start_here
 from grader.report.text_picture import show_charts, show_states
 from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
@@ -110,7 +110,7 @@ def _wrong(record: Record, audience: Audience, without: Container[ReportPart]) -
     shows_cases = ReportPart.CASES not in without and record.verdict is not Verdict.ACCEPTED
     causes = record.causes_for(audience) if shows_cases else []
     optional = partial(Section, optional=True)
-    if is_unfinished(record):
+    if record.is_unfinished:
         yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
     shown = focus(record, audience)
     start = partial(_start, record=record, shown=shown, audience=audience, causes=causes)

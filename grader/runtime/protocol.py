@@ -57,6 +57,8 @@ class Built:
     """Symbols that would have been rejected if they had not been allowed."""
     missing: tuple[str, ...] = ()
     """What is demanded and not there, although the rest can be run."""
+    unwritten: frozenset[str] = frozenset()
+    """The operations that call something whose body is empty or only returns."""
     stopped: bool = False
     """Whether the build needed so much that it had to be stopped; then it is not run again."""
     command: str = ""

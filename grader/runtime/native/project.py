@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,15 @@ FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"
 """The handout's flags, in its order (Compilation Standard)."""
 
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_MOST_CHARACTERS = 400
+"""A longer body is more than a statement that returns."""
+_ONLY_RETURNS = re.compile(
+    r"\s*(?:\(\s*void\s*\)\s*\w+\s*;\s*)*"  # unused parameters
+    r"(?:return\b\s*(?:\([\w\s]+\*\s*\))?[\s(]*(?:NULL|-?\s*\d+)?[\s)]*;\s*)?"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CProject:
     """What a C lab is built from."""
@@ -75,6 +85,19 @@ class CProject:
     def stubs(self) -> str:
         """A C file with all stubs: a submission that does nothing."""
         return f'#include "{self.header.name}"\n' + "".join(f"{stub}\n" for stub in self.functions.values())
+
+    def unwritten(self, source: bytes) -> frozenset[str]:
+        """Return the demanded functions whose body is empty or only returns, as far as their text shows it.
+
+        A file is read once, in linear time. A function that a macro writes counts as written.
+        """
+        text = _COMMENT.sub(" ", source.decode("utf-8", "replace"))
+        return frozenset(
+            name
+            for name in self.functions
+            for body in re.findall(rf"\b{name}\s*\([^;{{}}()]*\)\s*\{{([^{{}}]*)\}}", text)
+            if len(body) < _MOST_CHARACTERS and _ONLY_RETURNS.fullmatch(body)
+        )
 
     @property
     def object_name(self) -> str:

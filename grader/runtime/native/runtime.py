@@ -120,9 +120,10 @@ class NativeRuntime:
         allowed: frozenset[str] = frozenset(),
     ) -> Built:
         """Compile and link with the handout's flags; `beside` are headers."""
-        return build(
+        built = build(
             self.project, work, source, own_headers=beside, relaxed=relaxed, optional=optional, allowed=allowed
         )
+        return replace(built, unwritten=self.project.unwritten(source))
 
     def known_good(self, work: Workspace) -> NativeProgram:
         """The program of a submission without mistakes that does nothing: it shows what this machine can do."""

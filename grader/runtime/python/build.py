@@ -52,8 +52,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
         findings = list(_of_the_module(executed, file, table.demanded))
         missing = _missing(executed, table.demanded)
         taken = _cpu(executed.get("E", {}))
-    names = looked.get("imports") if looked is not None else None
-    modules = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+    modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
     program = PythonProgram(
         content=source,
         source_name=file,
@@ -64,6 +63,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     return Built(
         program=None if findings else program,
         missing=missing,
+        unwritten=table.calling(empty),
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
         cpu_seconds=done.cpu_seconds,
@@ -74,6 +74,11 @@ def _cpu(ended: Mapping[str, object]) -> float:
     """The CPU seconds of a child, by the harness's report of its end."""
     seconds = ended.get("cpu")
     return seconds if isinstance(seconds, float) else 0.0
+
+
+def _names(looked: Mapping[str, object], key: str) -> tuple[str, ...]:
+    names = looked.get(key)
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 def _of_the_text(looked: Mapping[str, object] | None, file: str) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ else than states, such as a log, the lab also gives a function that makes states
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,14 @@ class CallTable:
     @property
     def _imports(self) -> list[ast.ImportFrom]:
         return [node for node in ast.parse(self.setup).body if isinstance(node, ast.ImportFrom)]
+
+    def calling(self, names: Collection[str]) -> frozenset[str]:
+        """Return the operations whose statements call something of these names."""
+        return frozenset(
+            operation
+            for operation, text in self.calls.items()
+            if any(called in names for called in re.findall(r"(\w+)\(", text))
+        )
 
     def described(self) -> dict[str, object]:
         """The table as the harness reads it."""

@@ -15,7 +15,7 @@ from grader.core.verdict import Stage
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
 from grader.report.document import View
-from grader.tests.support.programs import around, graded_text, right
+from grader.tests.support.programs import around, graded_text, right, unwritten
 
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 REFUSAL = {call: "-1" if call in ("free_sequence", "append_kv", "llm_destroy") else "NULL" for call in CALLS}
@@ -35,9 +35,9 @@ def cases() -> tuple[Case, ...]:
 
 
 def without(*calls: str, text: str = "") -> str:
-    """The right program, or this one, in which these calls answer "not yet"."""
+    """The right program, or this one, in which these calls are not written yet."""
     for call in calls:
-        text = around(call, f"    if (1) return {REFUSAL[call]};", text=text)
+        text = unwritten(call, refusal=REFUSAL[call], text=text)
     return text or right()
 
 
@@ -61,7 +61,8 @@ def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
     assert start(record) == CALLS[count]
     assert record.first_cause is not None
     assert "Start here: what comes next" in report
-    assert "If it is not written yet, write it next" in " ".join(report.split())
+    assert f"{CALLS[count]} is not written yet: its body does nothing but return." in " ".join(report.split())
+    assert ": unfinished, " in report
     assert "Other failures" not in report
     for name in ("gnu", "annotations"):
         assert len(re.findall(": error: |::error", FORMATS[name](record, View()))) == 1

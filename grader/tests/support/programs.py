@@ -99,6 +99,14 @@ def around(call: str, before: str = "", after: str = "", *, top: str = POSIX, te
     return "\n".join([*lines, ""])
 
 
+def unwritten(call: str, *, refusal: str, text: str = "") -> str:
+    """The right program, or this one, in which a call only returns."""
+    returns, parameters, names = _SIGNATURES[call]
+    unused = "".join(f"    (void){name};\n" for name in names.split(", "))
+    stub = f"{returns}{call}({parameters})\n{{\n{unused}    return {refusal};  // not yet\n}}\n"
+    return f"#define {call} right_{call}\n{text or right()}\n#undef {call}\n{stub}"
+
+
 _FIRST_VARIANT = 100
 
 

@@ -112,8 +112,8 @@ class Harness:
         looked = []
 
         def look(send):
-            problems, names = modules.look(self.source, self.file, self.header["given"])
-            send(b"C", encoded({"problems": problems, "imports": names}).encode())
+            problems, names, empty = modules.look(self.source, self.file, self.header["given"])
+            send(b"C", encoded({"problems": problems, "imports": names, "empty": empty}).encode())
 
         def heard(kind, body):
             looked.append(json.loads(body))
