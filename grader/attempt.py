@@ -39,6 +39,8 @@ class Attempt:
     replayed: Replayed | None = None
     observed: Observations | None = None
     """From the comparison on; what instruments observed is added to it."""
+    resumed: frozenset[int] = frozenset()
+    """The cases that pass when what follows the call that stopped them is judged alone."""
     case_findings: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()

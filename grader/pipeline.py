@@ -23,8 +23,10 @@ from grader.core.verdict import Judged, Verdict
 from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.causes import diagnose
 from grader.judge.compare import compare
+from grader.judge.resume import pass_when_resumed
 from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
+from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.generated import shortest_failing
 from grader.system import resources, sandbox
@@ -112,6 +114,22 @@ def _compare(attempt: Attempt) -> Attempt:
     return attempt.with_observed(Observations(comparisons=tuple(map(compared, attempt.replayed.played))))
 
 
+def _resume(attempt: Attempt) -> Attempt:
+    """Judge alone what follows a call that stopped its case."""
+    if attempt.program is None or attempt.relaxed:
+        return attempt
+    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
+    spent: list[float] = []
+
+    def play_cases(cases: Sequence[Case]) -> Sequence[Played]:
+        replayed = play(cases)
+        spent.append(replayed.cpu_seconds)
+        return replayed.played
+
+    resumed = pass_when_resumed(attempt.comparisons, attempt.lab, play_cases)
+    return replace(attempt, resumed=resumed, spent=attempt.spent | {"resume": sum(spent)} if spent else attempt.spent)
+
+
 def _inspect(attempt: Attempt) -> Attempt:
     """Instruments look at the same cases; not where only the points count."""
     if attempt.program is None or attempt.observed is None:
@@ -132,7 +150,9 @@ def _diagnose(attempt: Attempt) -> Attempt:
     if attempt.observed is None or attempt.diagnosed is not None:
         return attempt
     unwritten = attempt.built.unwritten if attempt.built is not None else ()
-    findings, by_call = case_findings(attempt.observed, attempt.lab, unwritten=unwritten, optional=attempt.optional)
+    findings, by_call = case_findings(
+        attempt.observed, attempt.lab, unwritten=unwritten, resumed=attempt.resumed, optional=attempt.optional
+    )
     return replace(attempt, case_findings=tuple(findings), diagnosed=diagnose(findings, by_call, attempt.lab))
 
 
@@ -207,6 +227,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _build,
     _play,
     _compare,
+    _resume,
     _inspect,
     _diagnose,
     _pinpoint,

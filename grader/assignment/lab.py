@@ -112,6 +112,9 @@ class Lab:
     labels_hold: Callable[[], bool] = lambda: True
     """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
     targets a certain release; with another one its label names more verdicts."""
+    built: Callable[[Any], Iterable[Operation]] | None = None
+    """The pokes by which the harness builds the state of a model, so that a call can be judged without the calls before
+    it; None: it cannot."""
     starter: Mapping[str, Path] = field(default_factory=dict)
     """The files that students begin with, by name: they build, and earn no points yet."""
 

@@ -34,6 +34,7 @@ _STAGES = {
     "build": "building",
     "play": "running the cases",
     "compare": "comparing with the reference",
+    "resume": "judging later calls alone",
     "inspect": "looking at the use of memory",
     "diagnose": "looking for the cause",
     "pinpoint": "looking for lines",

@@ -51,6 +51,8 @@ class CaseFindings:
     """The sentence of the handout that was broken."""
     not_yet: bool = False
     """Whether it goes wrong in a call that is not written yet."""
+    resumed: bool = False
+    """Whether it passes for its rule when what follows the call that stopped it is judged alone."""
     plain: bool = True
     """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
@@ -89,16 +91,27 @@ class CaseFindings:
 
 
 def case_findings(
-    observed: Observations, lab: Lab, *, unwritten: Collection[str] = (), optional: OptionalStages
+    observed: Observations,
+    lab: Lab,
+    *,
+    unwritten: Collection[str] = (),
+    resumed: Collection[int] = (),
+    optional: OptionalStages,
 ) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
 
     Return them with the stage of each call (`progress`), none where nothing is wrong. `unwritten` are the calls whose
-    body is empty; `optional` runs what only explains.
+    body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume); `optional` runs what only
+    explains.
     """
     comparisons, named = observed.comparisons, observed.named
     cases = [
-        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(comparison.case.trace, lab))
+        CaseFindings(
+            comparison,
+            evidence(observed, number),
+            plain=_is_plain(comparison.case.trace, lab),
+            resumed=number in resumed,
+        )
         for number, comparison in enumerate(comparisons)
     ]
     failing = [case for case in cases if case.evidence]

@@ -25,7 +25,14 @@ _HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
 
 
 def passes(findings: CaseFindings, rule: Rule) -> bool:
-    """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted."""
+    """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted.
+
+    A case that an earlier call stopped passes too if all of that holds for what follows (grader.judge.resume).
+    """
+    return findings.resumed or _passes_whole(findings, rule)
+
+
+def _passes_whole(findings: CaseFindings, rule: Rule) -> bool:
     return _accepts(findings.comparison, rule) and _ran(findings.comparison, rule) and not findings.facets(rule)
 
 

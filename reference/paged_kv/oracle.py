@@ -18,6 +18,9 @@ _POKES: dict[str, Callable[..., None]] = {
     "move_l2": pokes.move_l2,
     "unmap": pokes.unmap,
     "set_kv_count": pokes.set_kv_count,
+    "add_sequence": pokes.add_sequence,
+    "map_block": pokes.map_block,
+    "store_record": pokes.store_record,
 }
 
 
@@ -36,6 +39,9 @@ class PagedKV:
         """Do one call or poke. Raises `CannotPoke` when a poke does not fit the state."""
         if operation.name == "llm_init":
             return self._llm_init(operation.target or 1, *operation.arguments)
+        if operation.name == "make_engine":
+            self._llm_init(operation.target or 1, *operation.arguments)
+            return Reply(text="")
         engine = self.engines.get(operation.target)
         if operation.name in _POKES:
             if engine is None:

@@ -1,4 +1,7 @@
-"""White-box pokes: they bring an engine into states that its calls cannot reach, and keep its invariants."""
+"""White-box pokes: they bring an engine into states that its calls cannot reach, and keep its invariants.
+
+`make_engine` followed by `add_sequence`, `map_block` and `store_record` builds any state without a call.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,33 @@ def unmap(engine: Engine, seq_id: int, logical: int) -> None:
 def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
     """Pretend that the sequence holds `kv_count` KV records."""
     _sequence(engine, seq_id).kv_count = kv_count
+
+
+def add_sequence(engine: Engine, seq_id: int, kv_count: int) -> None:
+    """Append a sequence to the list that holds `kv_count` KV records and has no L2 table."""
+    if engine.find(seq_id) is not None:
+        raise CannotPoke(f"there is a sequence {seq_id} already")
+    engine.active_seqs.append(Sequence(seq_id, kv_count))
+
+
+def map_block(engine: Engine, seq_id: int, logical: int, block: int) -> None:
+    """Enter a block into an unmapped entry and count its use; with -1 only make sure that the L2 table exists."""
+    sequence = _sequence(engine, seq_id)
+    if not (0 <= logical < MAX_LOGICAL_BLOCKS and UNMAPPED <= block < engine.total_local_blocks):
+        raise CannotPoke(f"a sequence has {MAX_LOGICAL_BLOCKS} logical blocks, the pool {engine.total_local_blocks}")
+    if sequence.block_at(logical) != UNMAPPED:
+        raise CannotPoke(f"logical block {logical} is mapped already")
+    sequence.map_block(logical, block)
+    if block != UNMAPPED:
+        engine.free_local_blocks -= engine.ref_count[block] == 0
+        engine.ref_count[block] += 1
+
+
+def store_record(engine: Engine, place: int, kv_data: int) -> None:
+    """Store a KV record at a place of the pool, counted in records from its start."""
+    if not 0 <= place < len(engine.pool):
+        raise CannotPoke(f"the pool has {len(engine.pool)} records")
+    engine.pool[place] = kv_data
 
 
 def _sequence(engine: Engine, seq_id: int) -> Sequence:

@@ -10,7 +10,10 @@
 enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096 };
 enum setting { SEED, ENGINES, POOL_ALIGN };
 /* in the order of the lab's list of operations */
-enum code { INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT };
+enum code {
+    INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT,
+    MAKE_ENGINE, ADD_SEQUENCE, MAP_BLOCK, STORE_RECORD
+};
 enum reply { NOTHING, INT, A_NULL, SEQUENCE, ENGINE, STRAY };
 
 struct slot {
@@ -174,6 +177,65 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
     return 1;
 }
 
+/* The following build a state as the handout's calls would leave it: each table is an allocation of its own. */
+
+static int make_engine(struct slot *slot)
+{
+    size_t blocks = (size_t)slot->pool_bytes / BLOCK_SIZE;
+    LLMEngine *engine = harness_malloc(sizeof *engine);
+    if (engine == NULL || (engine->ref_count = harness_malloc(blocks * sizeof(int))) == NULL)
+        return 0;
+    memset(engine->ref_count, 0, blocks * sizeof(int));
+    engine->pool_base_ptr = slot->pool;
+    engine->total_local_blocks = engine->free_local_blocks = (int)blocks;
+    engine->active_seqs.next = engine->active_seqs.prev = &engine->active_seqs;
+    slot->engine = engine;
+    return 1;
+}
+
+static int add_sequence(LLMEngine *engine, const int32_t *argument)
+{
+    Sequence *sequence = harness_malloc(sizeof *sequence);
+    if (engine == NULL || sequence == NULL
+        || (sequence->block_table = harness_malloc(L1_PT_SIZE * sizeof(int *))) == NULL)
+        return 0;
+    for (int i = 0; i < L1_PT_SIZE; i++)
+        sequence->block_table[i] = NULL;
+    sequence->seq_id = argument[0];
+    sequence->kv_count = argument[1];
+    sequence->node.next = &engine->active_seqs;
+    sequence->node.prev = engine->active_seqs.prev;
+    engine->active_seqs.prev->next = &sequence->node;
+    engine->active_seqs.prev = &sequence->node;
+    return 1;
+}
+
+static int map_block(LLMEngine *engine, const int32_t *argument)
+{
+    int **l1 = l1_of(find(engine, argument[0]));
+    if (l1 == NULL)
+        return 0;
+    int **slot = &l1[argument[1] / L2_PT_SIZE];
+    if (*slot == NULL) {
+        if ((*slot = harness_malloc(L2_PT_SIZE * sizeof(int))) == NULL)
+            return 0;
+        for (int i = 0; i < L2_PT_SIZE; i++)
+            (*slot)[i] = -1;
+    }
+    if (argument[2] >= 0) {
+        (*slot)[argument[1] % L2_PT_SIZE] = argument[2];
+        if (engine->ref_count[argument[2]]++ == 0)
+            engine->free_local_blocks--;
+    }
+    return 1;
+}
+
+static int store_record(const struct slot *slot, const int32_t *argument)
+{
+    memcpy(slot->pool + (size_t)argument[0] * sizeof(int), &argument[1], sizeof(int));
+    return 1;
+}
+
 /* ---------------------------------------------------------------- operations */
 
 static void init(const struct call *call)
@@ -220,6 +282,14 @@ static int apply(const struct call *call)
         return unmap(engine, argument, blocks);
     case SET_KV_COUNT:
         return set_kv_count(engine, argument);
+    case MAKE_ENGINE:
+        return make_engine(slot);
+    case ADD_SEQUENCE:
+        return add_sequence(engine, argument);
+    case MAP_BLOCK:
+        return map_block(engine, argument);
+    case STORE_RECORD:
+        return store_record(slot, argument);
     }
     return 0;
 }
@@ -245,8 +315,8 @@ static void allow_pools(void)
 
 int lab_apply(const struct call *call, const struct contract *contract)
 {
-    makers += call->code == CREATE || call->code == FORK;
-    if (call->code == INIT && !(call->nulls & 1))
+    makers += call->code == CREATE || call->code == FORK || call->code == ADD_SEQUENCE;
+    if (call->code == MAKE_ENGINE || (call->code == INIT && !(call->nulls & 1)))
         make_pool(call->target, call->argument[0]);
     if (contract == NULL || !contract->on)
         return apply(call);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +22,9 @@ from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.project import CProject, Driver
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
-from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.pool import Pool
+from reference.paged_kv.sequence import UNMAPPED
 
 _ROOT = Path(__file__).parents[3]
 _CASES = _ROOT / "cases" / "paged_kv"
@@ -72,6 +75,16 @@ _OPERATIONS = {  # in the order of the driver's enum code
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
 }
 
+_BUILDING = {
+    "make_engine": Signature(arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),), null_target=False),
+    "add_sequence": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
+    "map_block": Signature(
+        arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1), Number("block", -1)), null_target=False
+    ),
+    "store_record": Signature(arguments=(Number("place", 0), Number("kv_data")), null_target=False),
+}
+"""The pokes by which a state is built (`_built`), which no case file uses."""
+
 _SETTINGS = {
     "pool_blocks": Number("pool_blocks", 1, _MOST_POOL_BYTES // BLOCK_SIZE),
     "pool_bytes": Number("pool_bytes", 0, _MOST_POOL_BYTES),
@@ -109,11 +122,14 @@ def lab() -> Lab:
         model=PagedKVModel,
         runtime=NativeRuntime(
             project=project,
-            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=word_offsets, model=PagedKVModel),
+            driver=Driver(
+                operations=_OPERATIONS | _BUILDING, settings=_driver_settings, places=word_offsets, model=PagedKVModel
+            ),
         ),
         settings=_SETTINGS,
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
+        built=_built,
         complete=_complete,
         predicates=PREDICATES,
         situation_words=SITUATIONS,
@@ -164,6 +180,29 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
         elif operation.target is not None and operation.name == "llm_destroy":
             alive.pop(operation.target, None)
     operations += [Operation(name="llm_destroy", target=target, claim="0", implicit=True) for target in alive]
+
+
+def _built(model: PagedKVModel) -> Iterator[Operation]:
+    """Yield the pokes that build the state of a model: all engines that are alive, with their pools."""
+    seed = model.oracle.seed
+    for number, slot in model.oracle.state().items():
+        target, engine, pool_bytes = int(number), slot["engine"], slot["pool_bytes"]
+        if engine is None:
+            continue
+        yield Operation(name="make_engine", arguments=(pool_bytes,), target=target)
+        for sequence in engine["active_seqs"]:
+            seq_id, tables = sequence["seq_id"], sequence["block_table"]
+            yield Operation(name="add_sequence", arguments=(seq_id, sequence["kv_count"]), target=target)
+            for first, table in enumerate(tables):
+                blocks = [(place, block) for place, block in enumerate(table or ()) if block != UNMAPPED]
+                for place, block in blocks or ([(0, UNMAPPED)] if table is not None else []):
+                    logical = first * L2_PT_SIZE + place
+                    yield Operation(name="map_block", arguments=(seq_id, logical, block), target=target)
+        fresh = Pool.fresh(seed, target, pool_bytes).records
+        stored = Pool(array("i", slot["region"]), pool_bytes).records
+        for place, (old, new) in enumerate(zip(fresh, stored, strict=True)):
+            if old != new:
+                yield Operation(name="store_record", arguments=(place, new), target=target)
 
 
 def _labels_hold() -> bool:

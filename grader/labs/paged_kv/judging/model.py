@@ -52,7 +52,9 @@ class PagedKVModel:
         self._reply = _NOTHING
         self._blocks: list[int] | None = None
         """The blocks that the program took in the call that is judged, in the place of the first free ones."""
-        self._most_sequences = MORE_SEQUENCES + sum(operation.name in MAKERS for operation in trace.operations)
+        self._most_sequences = MORE_SEQUENCES + sum(
+            operation.name in (*MAKERS, "add_sequence") for operation in trace.operations
+        )
         self._decoded: dict[bytes, RecordState] = {}
         self._judged: tuple[bytes, RecordState | None] = (b"", None)
         """The record that was judged last, and what the oracle had in its place."""
