@@ -3,10 +3,10 @@
 A call that crashes, hangs or refuses stops every case in which it is only a step on the way, and a single defect in it
 would cost nearly all points. So where the harness can build the reference's state itself (`Lab.built`), such a case is
 played again without the call: what stands between two of its calls is a part of its own, which begins in the state
-that the reference has there. The case passes when each part is right for its rule.
+that the reference has there. The case passes when each part is right, whatever its rule.
 
-That is only for cases that are about another call: the folder of a case says which. Rules about lost memory need the
-whole case, because what the harness allocates says nothing about a program.
+That is only for cases that are about another call: the folder of a case says which. Rules about lost memory and calls
+that close everything need the whole case, because what the harness allocates says nothing about a program.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from dataclasses import dataclass, replace
 from grader.assignment.lab import Lab
 from grader.core.case import Case, Expected
 from grader.core.model import play
-from grader.core.rubric import Rule
-from grader.judge.case_findings import CaseFindings
 from grader.judge.compare import compare
-from grader.judge.score import passes
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import Played
 from reference.operation import Operation, Trace
@@ -57,11 +54,7 @@ def pass_when_resumed(
     if not parts:
         return frozenset()
     played = play_cases([part.case for part in parts])
-    wrong = {
-        part.number
-        for part, each in zip(parts, played, strict=True)
-        if not _is_right(compare(each, lab.model), lab.rubric.rule(part.case.rule))
-    }
+    wrong = {part.number for part, each in zip(parts, played, strict=True) if not _is_right(compare(each, lab.model))}
     return frozenset(part.number for part in parts) - wrong
 
 
@@ -71,8 +64,11 @@ def _is_stopped(comparison: Comparison) -> bool:
     return ended or comparison.refused is not None
 
 
-def _is_right(comparison: Comparison, rule: Rule) -> bool:
-    return passes(CaseFindings(comparison), rule)
+def _is_right(comparison: Comparison) -> bool:
+    """Whether every call but the clean-up was right in all that it did: one that pretends has only a right reply."""
+    wrong = [deviation.operation for deviation in comparison.deviations]
+    first = min([comparison.ended_at, *wrong])
+    return first == len(comparison.case.trace.operations) or comparison.is_cleanup(first)
 
 
 def _parts(comparison: Comparison, lab: Lab) -> Iterator[Case]:
@@ -81,7 +77,8 @@ def _parts(comparison: Comparison, lab: Lab) -> Iterator[Case]:
     operations = case.trace.operations
     first = min([comparison.ended_at, *(deviation.operation for deviation in comparison.deviations)])
     name, about = operations[min(first, len(operations) - 1)].name, case.name.partition("/")[0]
-    if about in name or not any(about in operation.name for operation in operations):
+    calls = {operation.name for operation in operations if about in operation.name}
+    if not calls or name in calls or any(lab.grammar.operations[call].closes for call in calls):
         return
     model = lab.model(case.trace)
     before: list[Operation] = []

@@ -27,7 +27,7 @@ _HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
 def passes(findings: CaseFindings, rule: Rule) -> bool:
     """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted.
 
-    A case that an earlier call stopped passes too if all of that holds for what follows (grader.judge.resume).
+    A case that an earlier call stopped passes too if what follows is right (grader.judge.resume).
     """
     return findings.resumed or _passes_whole(findings, rule)
 

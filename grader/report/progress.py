@@ -11,7 +11,7 @@ from grader.report.page import Page, Span, bad, dim, good
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
     Stage.IN_WORK: "in work: not right yet in all cases that ask for it",
-    Stage.NOT_YET: "not written yet: its body does nothing but return",
+    Stage.NOT_YET: "not yet: its body does nothing but return",
 }
 
 
