@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from grader.assignment.lab import Lab
-from grader.core.verdict import CallStage, Cause, Stage, Verdict, Visibility
+from grader.core.losses import VERDICTS_THAT_COST
+from grader.core.verdict import CallStage, Cause, RuleScore, Stage, Verdict, Visibility
 from grader.judge.case_findings import CaseFindings
 from grader.judge.mistakes import operation_of
 from grader.judge.score import passes
@@ -82,6 +83,25 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
         call=operation_of(cause, shown.comparison).name,
         operation=cause.operation + 1,
     )
+
+
+def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequence[RuleScore]) -> Iterator[Cause]:
+    """Yield the causes, each with a rule that lost points.
+
+    A clue names the rule that was broken, but cases of other rules may be all that caught it. Then the cause has the
+    rule about such findings (a leak's), else the one that most of its cases cost.
+    """
+    losing = {score.rule: score.judged for score in scores if score.points < score.max_points}
+    by_name = {case.comparison.case.name: case for case in cases}
+    for cause in causes:
+        own = Counter(
+            case.comparison.case.rule
+            for case in map(by_name.__getitem__, cause.cases)
+            if case.comparison.case.rule in losing and not case.resumed
+        )
+        about = [rule for rule, judged in losing.items() if cause.verdict in VERDICTS_THAT_COST.get(judged, ())]
+        others = [*about, *(rule for rule, _ in own.most_common())]
+        yield cause if cause.rule in losing or not others else replace(cause, rule=others[0])
 
 
 def _rule(case: CaseFindings) -> str:

@@ -23,6 +23,7 @@ from grader.core.verdict import (
     Verdict,
 )
 from grader.judge.case_findings import CaseFindings
+from grader.judge.causes import charged
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
 from grader.runtime.protocol import Built
@@ -129,7 +130,7 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
             lines=first.source[:1],
         )
     if attempt.diagnosed is not None:
-        yield from attempt.diagnosed.causes
+        yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:

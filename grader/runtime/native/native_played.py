@@ -115,7 +115,7 @@ _BROKEN = {
 }
 _TOO_SMALL = Misuse(
     "too-small",
-    "an allocation of {size} bytes{made} is too small for what it holds: {number} bytes are needed",
+    "uses an allocation of {size} bytes{made} that is too small: {number} bytes are needed",
     explains_state=True,
 )
 """By the values of `enum detail` in harness/inside.h."""
