@@ -91,6 +91,7 @@ def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequ
     A clue names the rule that was broken, but cases of other rules may be all that caught it. Then the cause has the
     rule about such findings (a leak's), else the one that most of its cases cost.
     """
+    spared = {score.rule for score in scores if score.points == score.max_points > 0}
     losing = {score.rule: score.judged for score in scores if score.points < score.max_points}
     by_name = {case.comparison.case.name: case for case in cases}
     for cause in causes:
@@ -101,7 +102,7 @@ def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequ
         )
         about = [rule for rule, judged in losing.items() if cause.verdict in VERDICTS_THAT_COST.get(judged, ())]
         others = [*about, *(rule for rule, _ in own.most_common())]
-        yield cause if cause.rule in losing or not others else replace(cause, rule=others[0])
+        yield replace(cause, rule=others[0]) if cause.rule in spared and others else cause
 
 
 def _rule(case: CaseFindings) -> str:

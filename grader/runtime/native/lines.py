@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from grader.core.judgement import STILL_EMPTY, Difference
@@ -241,7 +241,22 @@ def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: f
         return Named(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
     if difference.facet == "list" or not _was_left(report, difference):  # which link, a reader could not tell
         return Named()
-    return Named(sentence=f"This call never stores to {difference.in_words}.")
+    return Named(sentence=f"This call never stores to {difference.in_words}{_beside(report, word, difference, lines)}.")
+
+
+def _beside(report: _Report, word: int, difference: Difference, lines: Lines) -> str:
+    """Return what the call stores to instead, nearest to the wrong word: what is missing belongs beside it."""
+    names = {number: name for name, number in report.after.items()}
+    known = [
+        (abs(number - word), names[number], line)
+        for number, at in report.stores.items()
+        if number in names
+        for line in lines.get(stack_of(at), ())[:1]
+    ]
+    if not known:
+        return ""
+    _, name, line = min(known, key=lambda entry: entry[:2])
+    return f"; it stores to {replace(difference, field=name).in_words}, at {line}"
 
 
 def _was_left(report: _Report, difference: Difference) -> bool:

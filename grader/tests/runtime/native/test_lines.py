@@ -169,9 +169,12 @@ def test_no_store_that_a_call_makes_is_denied(sample: str, line: str) -> None:
 
 
 def test_what_a_call_leaves_as_it_was_is_said() -> None:
-    """In memory of before, although the call allocates too."""
+    """In memory of before, although the call allocates too; and what is stored nearest to it, with the line."""
     source = changed(("        engine->free_local_blocks--;", "        (void)engine;"))
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
 
     assert record.first_cause is not None
-    assert record.first_cause.hint.endswith("This call never stores to free_local_blocks.")
+    line = source[: source.index("(void)engine;")].count("\n")  # the line before it raises the ref_count
+    assert record.first_cause.hint.endswith(
+        f"This call never stores to free_local_blocks; it stores to ref_count[0], at llm_memory.c:{line}."
+    )
