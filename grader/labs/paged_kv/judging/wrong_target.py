@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from grader.core.judgement import UNFILLED, Difference
+from grader.core.judgement import STILL_EMPTY, UNFILLED, Difference
 from grader.labs.paged_kv.judging.effects import Effects
-from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, entry_name
+from grader.labs.paged_kv.judging.record import EngineState, Pointer, RecordState, SequenceState, entry_name
 from grader.labs.paged_kv.judging.situations import ids_of
 from reference.operation import Operation
+from reference.paged_kv.constants import L2_PT_SIZE
 from reference.paged_kv.sequence import UNMAPPED
+
+_LOGICAL = re.compile(r"block_table\[(\d+)\]\[(\d+)\]$")
 
 
 def with_notes(
@@ -32,6 +36,7 @@ def with_notes(
     if want is not None and have is not None and ids:
         noted = list(_other_sequence(noted, ids, want, have))
         noted = list(_misplaced(noted, want, have))
+        noted = list(_lost_entries(noted, effects, have))
         if operation.name == "free_sequence":
             noted = _other_freed(noted, ids[0], want, have)
         if operation.name == "fork_sequence":
@@ -92,6 +97,9 @@ def _other_sequence(
         other = next((seq_id for name, seq_id in changed.items() if name in difference.field), None)
         if other is None:
             yield difference
+        elif ids[-1] in there and there[ids[-1]] == _of(want, ids[-1]):
+            note = f"Sequence {ids[-1]} is as it must be, but sequence {other} changed too."
+            yield replace(difference, note=note, tags=difference.tags | {"changed-too"})
         elif len(ids) > 1 and other == ids[0]:
             note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
             yield _of_another(difference, note)
@@ -136,6 +144,25 @@ def _misplaced(differences: Sequence[Difference], want: EngineState, have: Engin
             yield difference
 
 
+def _lost_entries(differences: Sequence[Difference], effects: Effects, have: EngineState) -> Iterator[Difference]:
+    """Entries without a block that another entry shows to be lost, not missing.
+
+    That is one before a mapped entry of its table, as they are mapped in turn, or in an append any entry but its own.
+    """
+    mapped = [sequence for sequence in have.sequences if sequence.seq_id == effects.seq_id]
+    for difference in differences:
+        place = _LOGICAL.search(difference.field) if difference.facet == "tables" else None
+        if place is None or not mapped or not {"mapping", STILL_EMPTY} <= difference.tags:
+            yield difference
+            continue
+        l1, l2 = map(int, place.groups())
+        later = [block for block in (mapped[0].tables[l1] or ())[l2 + 1 :] if block >= 0]
+        is_own = (l1, l2) == divmod(effects.logical, L2_PT_SIZE)
+        appends = len(effects.taken) == 1 and effects.stored is not None
+        lost = not is_own if appends else later
+        yield replace(difference, tags=difference.tags | {"lost"}) if lost else difference
+
+
 def _only_in(places: Collection[str], others: Collection[str], sequence: str) -> str | None:
     """The first of the places in that sequence that is not among the others."""
     return next((place for place in places if place.startswith(sequence) and place not in others), None)
@@ -170,7 +197,8 @@ def _other_freed(
 ) -> list[Difference]:
     """Another sequence left the list than the one that must."""
     left = [sequence.seq_id for sequence in have.sequences]
-    gone = ", ".join(str(sequence.seq_id) for sequence in want.sequences if sequence.seq_id not in left)
+    whole = have.list_pointer is Pointer.OK  # else nobody knows what stands behind the place where it breaks off
+    gone = ", ".join(str(sequence.seq_id) for sequence in want.sequences if whole and sequence.seq_id not in left)
     still = ", which is still in the list" if asked in left else ""
     note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
     return [
