@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from grader.core.record import Record, in_order
 from grader.core.verdict import Audience, Finding, Judged, Outcome, Verdict
 
-VERDICTS_THAT_COST = {
+_VERDICTS_THAT_COST = {
     Judged.LEAK: (Verdict.MEMORY_LEAK,),
     Judged.MEMORY_ERROR: (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED),
 }
@@ -89,4 +89,4 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
 
 def _costs(finding: Finding, rule: str, judged: Judged) -> bool:
     """Whether this finding cost points of a rule that no case names."""
-    return finding.verdict in VERDICTS_THAT_COST[judged] if judged in VERDICTS_THAT_COST else finding.rule == rule
+    return finding.verdict in _VERDICTS_THAT_COST[judged] if judged in _VERDICTS_THAT_COST else finding.rule == rule

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.assignment.lab import Lab
-from grader.core.losses import VERDICTS_THAT_COST
 from grader.core.verdict import CallStage, Cause, RuleScore, Stage, Verdict, Visibility
 from grader.judge.case_findings import CaseFindings
 from grader.judge.mistakes import operation_of
-from grader.judge.score import passes
+from grader.judge.score import HAS_FINDING, passes
 from grader.runtime.comparison import End
 
 _TELLING_VOTE = 2
@@ -88,20 +87,22 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
 def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequence[RuleScore]) -> Iterator[Cause]:
     """Yield the causes, each with a rule that lost points.
 
-    A clue names the rule that was broken, but cases of other rules may be all that caught it. Then the cause has the
-    rule about such findings (a leak's), else the one that most of its cases cost.
+    A clue names the rule that was broken, but other rules may be all that caught it. Then a wrong answer has the rule
+    that most of its cases cost, and a leak or a memory error the rule about such findings.
     """
     spared = {score.rule for score in scores if score.points == score.max_points > 0}
     losing = {score.rule: score.judged for score in scores if score.points < score.max_points}
     by_name = {case.comparison.case.name: case for case in cases}
     for cause in causes:
-        own = Counter(
-            case.comparison.case.rule
-            for case in map(by_name.__getitem__, cause.cases)
-            if case.comparison.case.rule in losing and not case.resumed
-        )
-        about = [rule for rule, judged in losing.items() if cause.verdict in VERDICTS_THAT_COST.get(judged, ())]
-        others = [*about, *(rule for rule, _ in own.most_common())]
+        own_cases = [by_name[name] for name in cause.cases]
+        rules = Counter(case.comparison.case.rule for case in own_cases if not case.resumed)
+        by_case = [rule for rule, _ in rules.most_common() if rule in losing]
+        by_finding = [
+            rule
+            for rule, judged in losing.items()
+            if judged in HAS_FINDING and any(map(HAS_FINDING[judged], own_cases))
+        ]
+        others = by_case + by_finding if cause.verdict is Verdict.WRONG_ANSWER else by_finding + by_case
         yield replace(cause, rule=others[0]) if cause.rule in spared and others else cause
 
 

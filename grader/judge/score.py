@@ -17,7 +17,7 @@ from grader.judge.case_findings import CaseFindings
 from grader.runtime.comparison import Comparison, End
 
 _NOTHING: Mapping[str, int] = {}
-_HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
+HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda findings: findings.leaks,
     Judged.MEMORY_ERROR: lambda findings: findings.memory_errors,
 }
@@ -65,7 +65,7 @@ def rule_scores(
     whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
     earned, most = (sum(getattr(scores[rule.id], name) for rule in others) for name in ("points", "max_points"))
     for rule in rubric.rules:
-        if rule.judged in _HAS_FINDING:
+        if rule.judged in HAS_FINDING:
             scores[rule.id] = _capped(scores[rule.id], _cap(rule, earned, whole), _cap(rule, most, whole))
     earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
@@ -94,7 +94,7 @@ def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int]
     others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
     whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
     most = sum(alone[rule.id] for rule in others)
-    caps = {rule.id: _cap(rule, most, whole) for rule in rubric.rules if rule.judged in _HAS_FINDING}
+    caps = {rule.id: _cap(rule, most, whole) for rule in rubric.rules if rule.judged in HAS_FINDING}
     return sum(min(points, caps.get(rule, points)) for rule, points in alone.items())
 
 
@@ -135,7 +135,7 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
 
 def _score(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
     if rule.judged is not Judged.CASES:
-        clean = sum(not _HAS_FINDING[rule.judged](findings) for findings in case_findings)
+        clean = sum(not HAS_FINDING[rule.judged](findings) for findings in case_findings)
         return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
     own = [case for case in cases if case.rule == rule.id]
     right = [
