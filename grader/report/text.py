@@ -177,13 +177,13 @@ def _start(
     if brief or not causes or not _is_first(record, causes[0]):
         return
     public = " in public cases" if audience is Audience.STUDENT and not record.public_only else ""
-    page.labelled("Costs", f"{points_lost(causes[0].points)}{public}{_without(record, causes[0])}")
+    page.labelled("Costs", f"{points_lost(causes[0].points)}{public}{_without(record)}")
     _also_seen(page, causes[0])
 
 
-def _without(record: Record, cause: Cause) -> str:
-    """Return what the score would be without this cause."""
-    points = round(cause.points)
+def _without(record: Record) -> str:
+    """Return what the score would be without the first cause, in hidden cases too."""
+    points = round(record.causes[0].points)
     return f"; without it {record.score + points} of {record.max_score}" if record.score is not None and points else ""
 
 
