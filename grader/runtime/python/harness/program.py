@@ -119,7 +119,8 @@ class Submission:
         for number, (name, arguments) in enumerate(operations):
             watch = None
             if watched is not None and watched["operation"] == number:
-                watch = Watch(self.file, self.reads.get(watched["read"]), watched["entry"], name)
+                read = self.reads.get(watched["read"])
+                watch = Watch(self.file, read, watched["entry"], name, constructs=number == 0)
             reply = self._call(name, arguments, watch)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
@@ -266,8 +267,10 @@ def stack_of(frame, file):
 class Watch:
     """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
 
-    def __init__(self, file, read, entry, call):
+    def __init__(self, file, read, entry, call, *, constructs):
+        """`constructs`: the call makes what is read, so it is not seen in it which line gave it its value."""
         self.file = file
+        self.constructs = constructs
         self.caller = f"<{call}>"
         self.read = read
         self.entry = entry
@@ -291,6 +294,8 @@ class Watch:
 
     def seen(self):
         """What was seen: the stack of the line that changed it last, of the return, and the lines that ran."""
+        if self.constructs:
+            return {"returned": self.returned}
         ran = self.ran or self.ran_besides
         lines = [[line, ran[line]] for line in sorted(ran)[:_MOST_LINES]]
         return {"changed": self.changed, "returned": self.returned, "ran": lines}
