@@ -24,7 +24,7 @@ from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.causes import diagnose
 from grader.judge.compare import compare
 from grader.judge.resume import pass_when_resumed
-from grader.judge.score import rule_scores, total
+from grader.judge.score import passes, rule_scores, total
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
@@ -70,6 +70,29 @@ def grade(
             attempt = timed(step, attempt)
     would_score = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=None)
     return record(attempt, would_score=would_score, draw=draw)
+
+
+def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[str] | None:
+    """Return the names of the cases that a submission does not pass; None where there is nothing to run.
+
+    Only what can make a case pass or fail is done: nothing is explained, and no instrument but the harness is used.
+    Raises `GraderError` when the grader's side breaks.
+    """
+    options = GradingOptions(memory_checker=False)
+    with sandbox.workspace(Budget()) as work:
+        attempt = Attempt(
+            lab=lab, path=Path(source.name), cases=tuple(cases), work=work, options=options, source=source
+        )
+        for step in (_collect, _build, _play, _compare, _resume, _inspect, _diagnose):
+            attempt = step(attempt)
+    if attempt.observed is None:
+        return None
+    findings = attempt.case_findings
+    return frozenset(
+        found.comparison.case.name
+        for found in findings
+        if not passes(found, lab.rubric.rule(found.comparison.case.rule))
+    )
 
 
 def _collect(attempt: Attempt) -> Attempt:

@@ -160,7 +160,7 @@ class _OpenRun:
                 self.run_locks.give_back(key)
             else:
                 try:
-                    source = _source(self.store, grading.lab, known)
+                    source = source_in(self.store, grading.lab, known)
                 except StoreFailure as failure:
                     self.keep(Graded(key=key, failure=str(failure)))
                     continue
@@ -229,7 +229,8 @@ def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, win
     return broken
 
 
-def _source(store: Store, lab: Lab, known: str) -> Source:
+def source_in(store: Store, lab: Lab, known: str) -> Source:
+    """Return a source of a store by its id, or the finding that says why it could not be read."""
     content, headers, failure = store.source(known)
     finding = None
     if failure:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from grader.cli.terminal import complain, drop_what_failed
 from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError, UsageError
 
 COMMANDS = (
-    *("run", "cases", "explain", "repro"),
+    *("run", "cases", "explain", "try", "repro"),
     *("batch", "runs", "show", "export", "regrade", "diff"),
     *("pack", "doctor", "schema", "completion"),
 )
@@ -29,6 +30,7 @@ a class such as `RunOptions` beside it."""
 
 _IN = {
     "explain": "cases",
+    "try": "own_cases",
     "regrade": "batch",
     "runs": "stored",
     "show": "stored",
@@ -100,7 +102,8 @@ def _run(words: Sequence[str]) -> ExitCode:
 def _command(name: str) -> tuple[Callable[..., ExitCode], type[Any]]:
     """Return a command and the record of its options."""
     module = import_module(f"grader.cli.{_IN.get(name, name)}")
-    return getattr(module, name), getattr(module, f"{name.capitalize()}Options", NoOptions)
+    function = f"{name}_" if iskeyword(name) else name
+    return getattr(module, function), getattr(module, f"{name.capitalize()}Options", NoOptions)
 
 
 def _show_help() -> None:

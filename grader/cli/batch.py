@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -23,11 +22,10 @@ from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, changes, open_store
 from grader.classroom.stored_result import Result, load_overrides
 from grader.classroom.workers import Graded, ProcessPool, Workers
-from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
-from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
+from grader.cli.options import HowGraded, Selection, check_options, jobs_option, lab_named, lab_of_class, sandbox_option
+from grader.cli.parser import argument, flag, option, path_option, repeated, shared
 from grader.cli.stored import RUN, run_named, show_changes, store_option
 from grader.cli.terminal import console, notify, progress
-from grader.core.case import Number
 from grader.core.errors import ExitCode, ToolMissing, UsageError
 from grader.core.record import Override
 from grader.core.verdict import Judged, Verdict
@@ -37,8 +35,6 @@ from grader.system.sandbox import LEVELS, require
 
 _MOST_HIDDEN = 5
 """The most hidden entries that are named; the others are only counted."""
-_MOST_JOBS = 64  # the number of unused user ids for graders
-_CPUS = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
 _MOST_LISTED = 20
 _CLASS = """A folder for each submission, or a file or a zip for each; or a Gradescope export. All of it may be one \
 zip, as learning platforms deliver it."""
@@ -46,7 +42,6 @@ _ROSTER = """Who is who: a CSV file with the columns folder (or github_username)
 section [default: the roster of the previous run]."""
 _OVERRIDES = "Points that people decided: a TOML file with tables [[override]] [default: those of the previous run]."
 _AGAIN = "Grade this submission again although it has a record: a name, or a pattern such as 'team_*'. Repeatable."
-_JOBS = "The number of submissions graded at once on this machine [default: one for each processor]."
 _EXECUTOR = "Grade on the workers of a Dask scheduler, not on this machine: dask://HOST:PORT."
 
 
@@ -61,7 +56,7 @@ def _scheduler(word: str) -> str:
 class Where:
     """The options for where submissions are graded: in processes here, or by the workers of a Dask scheduler."""
 
-    jobs: int = option("--jobs", "N", _JOBS, default=_CPUS, type=number(Number("jobs", 1, _MOST_JOBS)))
+    jobs: int = jobs_option()
     executor: str | None = option("--executor", "WHERE", _EXECUTOR, type=_scheduler)
     """HOST:PORT of a scheduler; None: this machine."""
     require_sandbox: str | None = sandbox_option()

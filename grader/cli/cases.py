@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -11,9 +12,10 @@ from rich.table import Table
 
 from grader.assignment.case_selection import CaseSelection
 from grader.assignment.lab import Lab
-from grader.cli.options import Selection, case_named, case_names, lab_option, labs_named, seed_option
+from grader.cli.options import Selection, case_named, case_names, lab_option, labs_named, own_cases, seed_option
 from grader.cli.parser import argument, shared
 from grader.cli.terminal import columns, console, is_colourful
+from grader.core.case import Case
 from grader.core.errors import ExitCode, UsageError
 from grader.core.model import Step, play
 from grader.core.picture import PanelShape, Scene, StatePart
@@ -69,7 +71,7 @@ def _table(lab: Lab, asked: CaseSelection) -> Table:
 class ExplainOptions:
     """The options of `grade explain`."""
 
-    case: str = argument("CASE", "A case's name, such as append/three_sharers.", offer=case_names)
+    case: str = argument("CASE", "A case's name, such as append/three_sharers, or a case file.", offer=case_names)
     lab: str | None = lab_option()
     seed: int | None = seed_option()
 
@@ -77,15 +79,18 @@ class ExplainOptions:
 def explain(options: ExplainOptions) -> ExitCode:
     """Show what the reference does in a case: its reply and the whole state after each operation.
 
+    A case file of your own is checked too: whatever the reference does not do as it claims is listed.
+
     Examples:
         grade cases
         grade explain append/three_sharers
+        grade explain my_cases/two_forks.toml
     """
     from grader.report.page import Page, strong
     from grader.report.text_picture import chart_lines, legend_of
     from grader.result.draw_charts import expected_charts
 
-    lab, case = case_named(labs_named(options.lab), options.case, options.seed)
+    lab, case = _case_of(options)
     page = Page(columns(100), colour=is_colourful())
     page.write(strong(case.title))
     page.write(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}")
@@ -109,6 +114,16 @@ def explain(options: ExplainOptions) -> ExitCode:
         page.write(legend_of(chart))
     print(page.text(), end="")
     return ExitCode.ACCEPTED
+
+
+def _case_of(options: ExplainOptions) -> tuple[Lab, Case]:
+    """Return the case of that name, or that of a file which is none of the lab's."""
+    path = Path(options.case)
+    labs = labs_named(options.lab)
+    if path.suffix == ".toml" and path.is_file() and not any(path.absolute().is_relative_to(lab.cases) for lab in labs):
+        lab, (case,) = own_cases([path], options.lab, options.seed)
+        return lab, case
+    return case_named(labs, options.case, options.seed)
 
 
 def _write_operation(page: Page, lab: Lab, number: int, step: Step) -> None:

@@ -9,8 +9,9 @@ import contextlib
 import difflib
 import io
 import os
+import tomllib
 import zipfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,13 +22,14 @@ from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.assignment.source import missing, names_below, nearest_of
 from grader.cli.parser import flag, number, option, repeated
-from grader.core.case import Case
-from grader.core.errors import UsageError
+from grader.core.case import Case, Number
+from grader.core.errors import CaseFileError, FileProblem, UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, open_lab, present
 from grader.runtime.protocol import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
+_MOST_JOBS = 64  # the number of unused user ids for graders
 _MOST_BYTES = 20 << 20
 """Of a zip in a zip that is looked into."""
 _UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
@@ -56,6 +58,13 @@ def memory_checker_option() -> Any:
     """Return a field for --without-memory-checker."""
     text = "Skip the tool that finds wrong uses of memory; record and report say so."
     return flag("--without-memory-checker", text)
+
+
+def jobs_option() -> Any:
+    """Return a field for --jobs."""
+    text = "The number of submissions graded at once on this machine [default: one for each processor]."
+    default = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+    return option("--jobs", "N", text, default=default, type=number(Number("jobs", 1, _MOST_JOBS)))
 
 
 def sandbox_option() -> Any:
@@ -154,6 +163,48 @@ def case_named(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, C
         raise UsageError(f"which one? {', '.join(names)}")
     close = _closest(wanted, [*(_name_of(path) for _, path in pairs), *(path.stem for _, path in pairs)])
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
+
+
+def own_cases(files: Iterable[Path], lab_name: str | None, seed: int | None) -> tuple[Lab, list[Case]]:
+    """Return the cases in files of the user's own, or in folders of such files, and their lab.
+
+    Raises `UsageError` when it is not clear of which lab they are, and `CaseFileError` with the mistakes of all files.
+    """
+    paths = [path for file in files for path in (sorted(file.rglob("*.toml")) if file.is_dir() else [file])]
+    missing_files = [str(path) for path in paths if not path.is_file()]
+    if missing_files or not paths:
+        raise UsageError(f"{', '.join(missing_files) or 'the folder'}: there is no case file")
+    labs = labs_named(lab_name)
+    for path in paths if len(labs) > 1 else ():
+        labs = _labs_of_case(path, labs)
+    if len(labs) != 1:
+        raise UsageError(f"of which assignment are these cases? write --lab and one of {', '.join(present())}")
+    (lab,) = labs
+    cases: list[Case] = []
+    problems: list[FileProblem] = []
+    for path in paths:
+        try:
+            cases.append(case_files.load(path.absolute(), lab.grammar, seed=seed_of(lab, seed)))
+        except CaseFileError as error:
+            problems += error.problems
+    if problems:
+        raise CaseFileError(problems)
+    return lab, cases
+
+
+def _labs_of_case(path: Path, labs: Sequence[Lab]) -> list[Lab]:
+    """Return the labs that have the rule and the first call of a case file; all of them when it cannot be read."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return list(labs)
+    words = str(values.get("operations", "")).split()
+    called = next((word for word in words if not word.startswith("@")), "")
+    return [
+        lab
+        for lab in labs
+        if values.get("rule") in lab.grammar.rules and (not called or called in lab.grammar.operations)
+    ]
 
 
 def _name_of(path: Path) -> str:
