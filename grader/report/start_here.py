@@ -213,6 +213,9 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
     page.write(shown.why, indent=2)
     findings = record.build_findings
     rejected = record.verdict is Verdict.REJECTED
+    rule = next((score for score in record.rules if score.rule == findings[0].rule), None)
+    if rule is not None and not rejected:
+        page.labelled("Handout", f"{rule.handout}: {rule.title}")
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
     for message in shown.messages[:most]:

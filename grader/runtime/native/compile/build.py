@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -70,7 +71,10 @@ def build(
     spent = compiled.cpu_seconds
     if compiled.elf is None:
         if not relaxed:
-            findings += _compile_findings(project, work, compiled, own_headers)
+            lines = source.decode(errors="replace").splitlines()
+            findings += (
+                _with_macro(finding, lines) for finding in _compile_findings(project, work, compiled, own_headers)
+            )
     elif compiled.foreign:
         findings += [_finding("foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
     elif excess := too_much(compiled.elf):
@@ -177,6 +181,21 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
         field=diagnostics.meaning(error),
         source=(place,) if error.line else (),
     )
+
+
+def _with_macro(finding: Finding, lines: Sequence[str]) -> Finding:
+    """Return a finding of gcc with the line of the macro that stands at its place: what gcc means is written there."""
+    place = finding.source[0] if finding.kind == "compiler" and finding.source else None
+    if place is None or not 0 < place.line <= len(lines):
+        return finding
+    name = re.match(r"[A-Za-z_]\w*", lines[place.line - 1][max(0, place.column - 1) :])
+    define = re.compile(rf"\s*#\s*define\s+{name[0]}\b") if name is not None else None
+    defined = [number for number, text in enumerate(lines, start=1) if define is not None and define.match(text)]
+    if name is None or not defined:
+        return finding
+    macro = replace(place, line=defined[0], column=0)
+    text = f"{finding.field} What is meant is written in the macro {name[0]}, at {macro}.".strip()
+    return replace(finding, field=text, source=(place, macro))
 
 
 def _link_findings(project: CProject, work: Workspace, linked: Linked) -> list[Finding]:

@@ -122,6 +122,15 @@ def test_an_error_has_its_place_its_option_and_a_sentence(line: str, option: str
     assert says in first.field
 
 
+def test_a_macro_is_named_with_its_line() -> None:
+    """What gcc means is written there, not where the macro is used."""
+    lines = (b"#define LESS(a, b) ((a) < (b))", b"int f(int a, unsigned b) { return LESS(a, b); }", b"")
+    (first,) = findings(INCLUDED + b"\n".join(lines) + RIGHT)
+
+    assert [str(place) for place in first.source] == ["llm_memory.c:3:35", "llm_memory.c:2"]
+    assert first.field.endswith("What is meant is written in the macro LESS, at llm_memory.c:2.")
+
+
 def test_missing_and_misspelt_functions() -> None:
     """Each has a finding; a name that comes near is offered."""
     missing = findings(without("llm_destroy"))
