@@ -103,7 +103,7 @@ def test_warnings_that_were_forgiven_cost_the_compiles_points() -> None:
     """A build with a finding earns none of them."""
     _, scores = judged(by_hand(first_case()), builds=False)
 
-    assert (scores["compile"].points, scores["address"].points) == (0, 6)
+    assert (scores["compile"].points, scores["address"].points) == (0, 5)
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
@@ -204,7 +204,7 @@ def test_a_chosen_part_of_the_cases_can_be_passed_in_full() -> None:
     by_rule = {rule.rule: (rule.points, rule.max_points) for rule in record.rules}
 
     assert record.verdict is Verdict.ACCEPTED
-    assert by_rule["address"] == (6, 6)
+    assert by_rule["address"] == (5, 5)
     assert by_rule["free-count"] == (6, 6)
     assert by_rule["cow"] == (0, 0)
     assert record.score == record.max_score == sum(most for _, most in by_rule.values())
