@@ -19,12 +19,12 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.core.verdict import Judged, Verdict
+from grader.core.verdict import Judged, RuleScore, Verdict
 from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.causes import diagnose
 from grader.judge.compare import compare
 from grader.judge.resume import pass_when_resumed
-from grader.judge.score import passes, rule_scores, total
+from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
@@ -68,8 +68,8 @@ def grade(
         for step in STEPS:
             progress(stage_name(step))
             attempt = timed(step, attempt)
-    would_score = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=None)
-    return record(attempt, would_score=would_score, draw=draw)
+    would = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=())
+    return record(attempt, would=would, draw=draw)
 
 
 def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[str] | None:
@@ -231,18 +231,18 @@ def _advise(attempt: Attempt) -> Attempt:
     return replace(attempt, advice=advice, spent=spent)
 
 
-def _would_score(attempt: Attempt) -> int | None:
-    """What a submission that does not compile would have scored, warnings forgiven and holes stubbed."""
+def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
+    """What a submission that does not compile would have scored, warnings forgiven and holes stubbed; else nothing."""
     source, built = attempt.source, attempt.built
     if built is None or attempt.can_run or built.stopped or source is None or source.finding is not None:
-        return None
+        return ()
     if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
-        return None
+        return ()
     with sandbox.workspace(attempt.work.budget, tools=attempt.work.tools) as work:
         again = replace(attempt, work=work, relaxed=True)
         for step in STEPS[1:]:
             again = step(again)
-    return total(again.scores) if again.can_run else None
+    return again.scores if again.can_run else ()
 
 
 STEPS: tuple[Callable[[Attempt], Attempt], ...] = (

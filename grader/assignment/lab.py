@@ -85,6 +85,8 @@ class Lab:
     cases: Path
     grammar: Grammar
     rubric: Rubric
+    read_rubric: Callable[[Path], Rubric]
+    """Reads another rubric of this assignment. Raises `RubricError` with all mistakes."""
     model: ModelFactory
     runtime: Runtime
     """How submissions are built and run."""

@@ -12,6 +12,9 @@ from grader.core.errors import RubricError
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
 
+RUBRIC_FILE = "rubric.toml"
+"""The rubric in a folder of cases."""
+
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
 _AT, _ANY = " at ", "any"

@@ -86,6 +86,24 @@ def replan(
     return store.add_run(again, entries, overrides, _missing(roster, entries))
 
 
+def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
+    """Store the records of `old`, rescored, for `new`, whose plan this is; so what has a record is not graded again.
+
+    Left out are those in which other rules lose points than before, as where one is worth nothing now: only a grading
+    knows the rules of their causes. Returns whether any can be stored: only points, titles or places of rules have
+    changed since `old`.
+    """
+    if old.judged != new.judged or old.fingerprint == new.fingerprint:
+        return False
+    rescored = (
+        (result.stored, result.stored.rescored(grading.key(result.entry.source), grading.lab.rubric))
+        for result in store.results(old)
+        if result.stored is not None and result.entry.source is not None
+    )
+    store.add_records(now for before, now in rescored if before.loses_alike(now))
+    return True
+
+
 def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, ...]:
     return roster.missing(entry.submission for entry in entries) if roster is not None else ()
 
@@ -245,6 +263,7 @@ def _run(grading: GradingPlan, folder: str, roster: Roster | None) -> Run:
         folder=folder,
         settings=dumps(asdict(grading.settings)),
         fingerprint=grading.fingerprint,
+        judged=grading.judged,
         max_score=grading.max_score,
         roster=roster.to_json() if roster is not None else "",
     )

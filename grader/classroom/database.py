@@ -24,7 +24,7 @@ T = TypeVar("T")
 DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
 """What reading a damaged value raises."""
 
-VERSION = 6
+VERSION = 7
 """PRAGMA user_version of a store with these tables. A store with another version is refused."""
 TABLES = (
     """
@@ -35,6 +35,7 @@ TABLES = (
         folder      TEXT NOT NULL,
         settings    TEXT NOT NULL,                      -- JSON
         fingerprint TEXT NOT NULL,                      -- of cases, rubric, grader and tools
+        judged      TEXT NOT NULL,                      -- the same without points, titles and places of rules
         max_score   INTEGER NOT NULL,
         beside      INTEGER REFERENCES runs (id),       -- the run that this one regrades
         started     TEXT NOT NULL,
@@ -61,6 +62,7 @@ TABLES = (
         complete    INTEGER NOT NULL,
         public_only INTEGER NOT NULL,
         points      TEXT NOT NULL,                      -- JSON: rule: [points, points at most]
+        counted     TEXT NOT NULL,                      -- JSON: what counts for each rule, and its points now
         checksum    INTEGER NOT NULL
     )
     """,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab, Settings
+from grader.assignment.rubric import RUBRIC_FILE
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points
@@ -41,6 +42,9 @@ class GradingPlan:
     made_of: Mapping[str, str]
     """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
+    judged: str
+    """The fingerprint of all but what `rescored` (grader.result.points) may change: points, titles and places of rules.
+    With the same one, a record under another rubric needs no second grading."""
 
     @property
     def max_score(self) -> int:
@@ -63,9 +67,10 @@ def grading_plan(settings: Settings) -> GradingPlan:
     seed = lab.rubric.seed if settings.seed is None else settings.seed
     selection = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
     settings = replace(settings, public_only=selection.hidden is not None)
+    of_cases = repr(selection.hidden), *_files(lab, selection.cases)
     made_of = {
         "grader": grader_hash(),
-        "cases": _digest([repr(selection.hidden), *_files(lab, selection.cases)]),
+        "cases": _digest([*of_cases, (lab.cases / RUBRIC_FILE).read_bytes()]),
         **{tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)},
         "machine": platform.machine(),
         "libc": " ".join(platform.libc_ver()),
@@ -76,7 +81,8 @@ def grading_plan(settings: Settings) -> GradingPlan:
         cases=selection.cases,
         hidden=selection.hidden,
         made_of=made_of,
-        fingerprint=_digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)]),
+        fingerprint=_fingerprint(settings, made_of),
+        judged=_fingerprint(settings, made_of | {"cases": _digest([*of_cases, repr(lab.rubric.judging)])}),
     )
 
 
@@ -123,10 +129,15 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
-    """Yield path and content of the chosen cases and of the files beside them: rubric and clauses."""
+    """Yield path and content of the chosen cases and of the files beside them, such as the clauses; not the rubric."""
     for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
-        yield str(path.relative_to(lab.cases))
-        yield path.read_bytes()
+        if path != lab.cases / RUBRIC_FILE:
+            yield str(path.relative_to(lab.cases))
+            yield path.read_bytes()
+
+
+def _fingerprint(settings: Settings, made_of: Mapping[str, str]) -> str:
+    return _digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)])
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:

@@ -53,6 +53,8 @@ class Run:
     settings: str
     """JSON, see `grader.assignment.lab.Settings`."""
     fingerprint: str
+    judged: str
+    """As in `GradingPlan`: whether records of another run can be rescored for this one."""
     max_score: int
     beside: int | None = None
     roster: str = ""
@@ -164,12 +166,17 @@ class Store:
 
     def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
         """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
+        self.add_records([stored], anew=anew)
+
+    def add_records(self, records: Iterable[StoredRecord], *, anew: bool = False) -> None:
+        """Store all these records, or none, as `add_record` does."""
         with self.database.transaction():
-            if anew or self.record(stored.key) is None:
-                values = {name: getattr(stored, name) for name in _FIELDS}
-                values |= {"checksum": stored.checksum, "graded": _now()}
-                self._insert("records", values, replace=True)
-            self.database.change("DELETE FROM given_up WHERE key = ?", stored.key)
+            for stored in records:
+                if anew or self.record(stored.key) is None:
+                    values = {name: getattr(stored, name) for name in _FIELDS}
+                    values |= {"checksum": stored.checksum, "graded": _now()}
+                    self._insert("records", values, replace=True)
+                self.database.change("DELETE FROM given_up WHERE key = ?", stored.key)
 
     def add_failure(self, run: Run, key: str, failure: str) -> None:
         """Store why the submissions with that key could not be graded; "" removes the reason."""
@@ -369,16 +376,25 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
     for name in sorted({*before, *after}):
         if before.get(name) == after.get(name):
             continue
-        was, now = _record(store, old, name), _record(store, new, name)
-        change = Change(
-            submission=name,
-            verdict=(was.verdict if was else None, now.verdict if now else None),
-            score=(was.score if was else None, now.score if now else None),
-            rules=_differing(_points(was), _points(now)),
-            cases=_differing(_ends(was), _ends(now)),
-        )
-        if change.verdict[0] != change.verdict[1] or change.score[0] != change.score[1] or change.rules:
+        was, now = (next(store.results(run, name), None) for run in (old, new))
+        change = change_between(name, was, now)
+        if change is not None:
             yield change
+
+
+def change_between(submission: str, old: Result | None, new: Result | None) -> Change | None:
+    """Return the change of one submission; None when neither verdict nor points differ."""
+    was, now = (result.brief if result is not None else None for result in (old, new))
+    verdict = was.verdict if was else None, now.verdict if now else None
+    score = was.score if was else None, now.score if now else None
+    rules = _differing(_points(was), _points(now))
+    if verdict[0] == verdict[1] and score[0] == score[1] and not rules:
+        return None
+    stored = [result.stored.packed if result is not None and result.stored else None for result in (old, new)]
+    cases = {}
+    if stored[0] != stored[1]:  # otherwise the record was only rescored
+        cases = _differing(*(_ends(result.record if result is not None else None) for result in (old, new)))
+    return Change(submission=submission, verdict=verdict, score=score, rules=rules, cases=cases)
 
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
@@ -387,11 +403,6 @@ def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
         result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
         for result in store.results(run)
     }
-
-
-def _record(store: Store, run: Run, name: str) -> Record | None:
-    result = next(store.results(run, name), None)
-    return result.record if result is not None else None
 
 
 def _points(record: Record | None) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from sqlite3 import Row
 
@@ -19,7 +19,9 @@ from grader.core.errors import ClassFileError, StoreFailure
 from grader.core.losses import with_costs
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.rubric import Rubric
-from grader.core.verdict import Cause, RuleScore, Verdict
+from grader.core.verdict import Cause, Judged, RuleScore, Verdict
+from grader.judge.score import lose_alike, rescored, total
+from grader.result.points import by_points, with_rules
 
 _TABLE = "override"
 
@@ -73,6 +75,9 @@ class StoredRecord:
     public_only: int
     points: str
     """JSON: for each rule its points and the most that it could earn."""
+    counted: str
+    """JSON: the scores of the rules (of those of `would_score` in the second list), by the rubric of this record. Those
+    in `packed` may be older (see `rescored`)."""
 
     @classmethod
     def of(cls, key: str, record: Record) -> StoredRecord:
@@ -87,8 +92,36 @@ class StoredRecord:
             rule=record.first_cause.rule if record.first_cause is not None else None,
             complete=record.complete,
             public_only=record.public_only,
-            points=json.dumps({rule.rule: [rule.points, rule.max_points] for rule in record.rules}),
+            points=_points(record.rules),
+            counted=_dumped(record.rules, record.would_rules),
         )
+
+    def rescored(self, key: str, rubric: Rubric) -> StoredRecord:
+        """Return what is stored, under this key, of the same record by another rubric (grader.result.points).
+
+        The record is not unpacked: its scores are beside it, and it gets them when it is read. Its causes are right
+        only where it `loses_alike`.
+        """
+        rules, would = (rescored(scores, rubric) for scores in self.scores)
+        points, most = total(rules), sum(rule.max_points for rule in rules)
+        verdict = Verdict(self.verdict)
+        if verdict not in (Verdict.COMPILE_ERROR, Verdict.REJECTED):
+            if verdict is Verdict.ACCEPTED and points < most:  # rare: a rule without points has some now
+                return StoredRecord.of(key, with_rules(from_json(self.json), rules, would))
+            verdict = by_points(points, most, verdict)
+        return replace(
+            self,
+            key=key,
+            verdict=verdict,
+            score=points,
+            max_score=most,
+            points=_points(rules),
+            counted=_dumped(rules, would),
+        )
+
+    def loses_alike(self, other: StoredRecord) -> bool:
+        """Whether the same rules lose points."""
+        return lose_alike(self.scores[0], other.scores[0])
 
     @classmethod
     def of_row(cls, row: Row) -> StoredRecord | None:
@@ -105,7 +138,7 @@ class StoredRecord:
     def checksum(self) -> int:
         """The checksum that shows damage. Raises `TypeError` or `ValueError` when values are of other types."""
         beside = (self.verdict, self.score, self.max_score, self.rule, int(self.complete), int(self.public_only))
-        return checksum(self.packed, self.key, *beside, self.points)
+        return checksum(self.packed, self.key, *beside, self.points, self.counted)
 
     @property
     def json(self) -> str:
@@ -113,12 +146,13 @@ class StoredRecord:
         return unpacked(self.packed)
 
     @property
-    def rules(self) -> tuple[RuleScore, ...]:
-        """The rules, as far as they are known without unpacking the record: points by rule."""
-        return tuple(
-            RuleScore(rule=rule, title="", handout="", points=points, max_points=most, cases=0, passed=0)
-            for rule, (points, most) in json.loads(self.points).items()
+    def scores(self) -> tuple[tuple[RuleScore, ...], tuple[RuleScore, ...]]:
+        """The scores of the rules, and of those of `would_score`, without unpacking the record."""
+        rules, would = (
+            tuple(RuleScore(**{**values, "judged": Judged(values["judged"])}) for values in scores)
+            for scores in json.loads(self.counted)
         )
+        return rules, would
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +213,9 @@ class Result:
                 f"the record of {self.name} cannot be read by this grader; to grade it again: "
                 f"grade batch FOLDER --again {self.name}\n({error})"
             ) from None
+        rules, would = self.stored.scores
+        if (rules, would) != (record.rules, record.would_rules):
+            record = with_rules(record, rules, would)
         return self._of_its_own(record)
 
     @property
@@ -200,7 +237,7 @@ class Result:
             max_score=stored.max_score,
             public_only=bool(stored.public_only),
             causes=(Cause(rule=stored.rule, verdict=verdict, sentence=""),) if stored.rule is not None else (),
-            rules=stored.rules,
+            rules=stored.scores[0],
         )
         return self._of_its_own(record)
 
@@ -209,6 +246,14 @@ class Result:
         entry = self.entry
         submission = replace(record.submission, name=entry.submission, notes=entry.notes, students=entry.students)
         return applied(replace(record, submission=submission), self.overrides)
+
+
+def _points(rules: Iterable[RuleScore]) -> str:
+    return json.dumps({rule.rule: [rule.points, rule.max_points] for rule in rules})
+
+
+def _dumped(*scores: Iterable[RuleScore]) -> str:
+    return json.dumps([[asdict(score) for score in part] for part in scores])
 
 
 def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:

@@ -31,7 +31,6 @@ a class such as `RunOptions` beside it."""
 _IN = {
     "explain": "cases",
     "try": "own_cases",
-    "regrade": "batch",
     "runs": "stored",
     "show": "stored",
     "export": "stored",

@@ -1,4 +1,4 @@
-"""`grade batch` and `grade regrade`: grade a class, or a run again, with progress and a summary at the end."""
+"""`grade batch`: grade a class, with progress and a summary at the end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from grader.classroom.database import RunLocks, run_locks
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.roster import Roster
-from grader.classroom.store import Run, Store, changes, open_store
+from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Result, load_overrides
 from grader.classroom.workers import Graded, ProcessPool, Workers
 from grader.cli.options import HowGraded, Selection, check_options, jobs_option, lab_named, lab_of_class, sandbox_option
-from grader.cli.parser import argument, flag, option, path_option, repeated, shared
-from grader.cli.stored import RUN, run_named, show_changes, store_option
+from grader.cli.parser import argument, option, path_option, repeated, shared
+from grader.cli.stored import store_option
 from grader.cli.terminal import console, notify, progress
 from grader.core.errors import ExitCode, ToolMissing, UsageError
 from grader.core.record import Override
@@ -213,56 +213,6 @@ def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None)
         notify(f"not in the roster: {', '.join(strangers)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegradeOptions:
-    """The options of `grade regrade`."""
-
-    run: int | None = argument("RUN", "The run to grade again [default: the run that counts].", nargs="?", type=RUN)
-    where: Where = shared(Where)
-    store: Path = store_option()
-    people: People = shared(People)
-    apply: bool = flag("--apply", "Make the new run the one that counts.")
-
-
-def regrade(options: RegradeOptions) -> ExitCode:
-    """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
-
-    The submissions come from the store, as they were submitted then, and the options are those of the old run. The new
-    run is stored beside the old one, which still counts; with --apply, now or later, the new one counts.
-
-    Exit code: as for grade batch.
-
-    Examples:
-        grade regrade
-        grade regrade --apply
-        grade regrade 3 --overrides decided.toml
-    """
-    people = options.people
-    roster = rosters.load(people.roster) if people.roster is not None else None
-    with open_store(options.store) as store, run_locks(options.store) as locks:
-        old = run_named(store, options.run)
-        plan = grading_plan(batches.settings_of(old))
-        plan.require_tools()
-        options.where.require()
-        decided = store.overrides(old)
-        if people.overrides is not None:
-            names = [result.name for result in store.results(old)]
-            decided = load_overrides(people.overrides, plan.lab.rubric, names)
-        new = batches.replan(store, plan, old, overrides=decided, roster=roster)
-        grade_all(store, new, where=options.where, locks=locks)
-        code = summary(store, new)
-        if new.id == old.id:
-            notify(f"nothing that the results depend on has changed since run {old.id}")
-            return code
-        show_changes(list(changes(store, old, new)), old, new)
-        if options.apply:
-            store.make_current(new)
-            notify(f"run {new.id} counts now, instead of run {old.id}")
-        else:
-            notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
-        return code
-
-
 def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: Collection[str] = ()) -> int:
     """Grade the submissions without a record, and show progress. Finished results stay stored, however it ends.
 
@@ -307,7 +257,7 @@ def _compared(before: Result, now: Graded) -> str:
     return f"{before.name}: {score}, {'as before' if score == had else f'{had} before'}"
 
 
-def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
+def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = True) -> ExitCode:
     """Print how a run ended: a table, a summary line, and a list of those without a score. Return the exit code.
 
     `failed` is the number of submissions that could not be graded again and keep the score of before.
@@ -327,7 +277,8 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
             (people if result.needs_person else without).append(_why(result))
         else:
             scores.append(result.score)
-    console(160).print(table)
+    if table_of_all:
+        console(160).print(table)
     parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
     if scores:
         parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")

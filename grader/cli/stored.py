@@ -309,20 +309,20 @@ def diff(options: DiffOptions) -> ExitCode:
         if options.format == "json":
             print(json.dumps([asdict(change) for change in differing], indent=1))
         else:
-            show_changes(differing, old, new)
+            show_changes(differing, f"run {old.id}", f"run {new.id}")
         if options.apply:
             store.make_current(new)
             notify(f"run {new.id} counts now")
     return ExitCode.NOT_ACCEPTED if differing else ExitCode.ACCEPTED
 
 
-def show_changes(changes: Sequence[Change], old: Run, new: Run) -> None:
+def show_changes(changes: Sequence[Change], old: str, new: str) -> None:
     """Print the changes: submissions, and below each the rules and cases that make the difference."""
     if not changes:
-        print(f"no verdict and no points change from run {old.id} to run {new.id}")
+        print(f"no verdict and no points change from {old} to {new}")
         return
     count = "submission changes" if len(changes) == 1 else "change"
-    print(f"from run {old.id} to run {new.id}, {len(changes)} {count}:")
+    print(f"from {old} to {new}, {len(changes)} {count}:")
     for change in changes:
         verdict = _pair(*change.verdict) if change.verdict[0] != change.verdict[1] else change.verdict[1]
         print(f"{escape(change.submission)}: {_pair(*change.score)} points, {verdict}")

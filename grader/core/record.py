@@ -125,6 +125,8 @@ class Record:
     `max_score` is less than all points."""
     would_score: int | None = None
     """For a `compile_error`: the score if it were built without -Werror or with stubs. It never counts."""
+    would_rules: tuple[RuleScore, ...] = ()
+    """The points of `would_score` by rule."""
     causes: tuple[Cause, ...] = ()
     """Why it fails: the most likely cause first, then the most costly one."""
     stages: tuple[CallStage, ...] = ()
@@ -236,8 +238,15 @@ def whole_points(shares: Sequence[float]) -> list[int]:
 
 
 def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
-    """Return the causes as reports show them: the most likely one `first`, then the most costly ones."""
-    return [*first, *sorted(causes[len(first) :], key=lambda cause: (-cause.points, -len(cause.cases)))]
+    """Return the causes as reports show them: the most likely one `first`, then the most costly ones.
+
+    Where two cost the same, their cases decide, so that the order never depends on the points of an earlier rubric.
+    """
+
+    def key(cause: Cause) -> tuple[float, int, str]:
+        return -cause.points, -len(cause.cases), min(cause.cases, default="")
+
+    return [*first, *sorted(causes[len(first) :], key=key)]
 
 
 def _comparable(record: Record) -> Record:

@@ -85,6 +85,28 @@ class Rubric:
         """The sum of the points of all rules."""
         return sum(rule.points for rule in self.rules)
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the rules."""
+        return [rule.id for rule in self.rules]
+
+    @property
+    def judging(self) -> tuple[tuple[str, ...], ...]:
+        """What decides how cases are judged, to be compared and hashed: all but points, titles, places and order."""
+        rules = (
+            (
+                rule.id,
+                rule.judged,
+                f"covers_cleanup {rule.covers_cleanup}",
+                *(f"facet {facet}" for facet in sorted(rule.facets)),
+                *(f"call {call}" for call in sorted(rule.calls)),
+                *(f"allocated by {call}" for call in sorted(rule.allocated_by)),
+                *(f"facet {facet} at {call}" for facet, call in sorted(rule.facets_at)),
+            )
+            for rule in self.rules
+        )
+        return (f"seed {self.seed}",), *sorted(rules)
+
     def rule(self, rule_id: str) -> Rule:
         """Return the rule with that id. Raises `KeyError` when there is none."""
         for rule in self.rules:

@@ -185,6 +185,14 @@ class RuleScore:
     judged: Judged = Judged.CASES
     withheld: int = 0
     """Points that are missing without a finding: they are held back because the other rules earned too few points."""
+    weight: int = 0
+    """The weight of its cases; of a rule that is judged in every case, their number; 1 for the build."""
+    earned: int = 0
+    """The part of this weight that passed. With `elsewhere` it decides the points (grader.judge.score)."""
+    elsewhere: int = 0
+    """The weight of its cases that were not run, because they are hidden."""
+    breached: bool = False
+    """Whether the first cause breaks this rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

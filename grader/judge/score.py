@@ -7,7 +7,7 @@ share that the other rules earned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from grader.core.case import Case
@@ -48,21 +48,38 @@ def rule_scores(
     """Return what each rule earned, in the rubric's order.
 
     `builds` says whether the build passed without a finding. `hidden` is the weight, by rule, of cases that are not run
-    here: they count as not passed and can earn nothing, so the earned points are certain.
+    here: they count as not passed and can earn nothing, so the earned points are certain. `diagnosed` is the rule of
+    the first cause.
+    """
+    elsewhere = hidden or _NOTHING
+    counted = [
+        replace(
+            _counted(rule, case_findings, cases, builds=builds),
+            elsewhere=0 if rule.judged is Judged.BUILD else elsewhere.get(rule.id, 0),
+            breached=rule.id == diagnosed,
+        )
+        for rule in rubric.rules
+    ]
+    return rescored(counted, rubric)
+
+
+def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, ...]:
+    """Return what each rule earned for what was `counted`, with the points, titles and places of this rubric.
+
+    Only what was counted matters, so the scores of a record can be computed again for other points. The rubric must
+    have the same rules, each judged in the same way. Where nothing was counted, nothing is returned.
 
     A rule that is judged in every case earns no greater share than the other rules did (see grader.core.rubric).
     The build's points are earned only together with some other point. A defect that was seen, but that no case of its
-    rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without a defect. A rule
+    rule caught, costs one point of the rule that was diagnosed: full marks are for programs without a defect. A rule
     of which no case was chosen (`--case`) can neither earn nor lose points.
     """
-    elsewhere = hidden or _NOTHING
-    scores = {
-        rule.id: _score(rule, case_findings, cases, elsewhere.get(rule.id, 0))
-        for rule in rubric.rules
-        if rule.judged is not Judged.BUILD
-    }
+    by_rule = {score.rule: score for score in counted}
+    if not by_rule:
+        return ()
+    scores = {rule.id: _score(rule, by_rule[rule.id]) for rule in rubric.rules if rule.judged is not Judged.BUILD}
     others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
-    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
+    whole = sum(rule.points for rule in others if scores[rule.id].weight + scores[rule.id].elsewhere)
     earned, most = (sum(getattr(scores[rule.id], name) for rule in others) for name in ("points", "max_points"))
     for rule in rubric.rules:
         if rule.judged in HAS_FINDING:
@@ -70,12 +87,26 @@ def rule_scores(
     earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
-            passed = int(builds and earned)
-            scores[rule.id] = _rule_score(rule, (rule.points * passed, rule.points), 1, passed)
+            score = _score(rule, by_rule[rule.id])
+            scores[rule.id] = score if earned else replace(score, points=0, passed=0)
+    diagnosed = next((score.rule for score in scores.values() if score.breached), None)
     if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
         payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
         scores[payer] = replace(scores[payer], points=max(0, scores[payer].points - 1))
     return tuple(scores[rule.id] for rule in rubric.rules)
+
+
+def lose_alike(first: Iterable[RuleScore], second: Iterable[RuleScore]) -> bool:
+    """Whether the same rules lose points, and the same ones have none to lose.
+
+    The causes of a record depend on that, and on no other property of its points (`grader.judge.causes.charged`).
+    Points that are only withheld do not count: nothing that was found cost them.
+    """
+    losers, others = (
+        {score.rule: (score.points < score.max_points - score.withheld, score.max_points > 0) for score in scores}
+        for scores in (first, second)
+    )
+    return losers == others
 
 
 def total(scores: Sequence[RuleScore]) -> int:
@@ -85,26 +116,8 @@ def total(scores: Sequence[RuleScore]) -> int:
 
 def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
     """The points that all rules together can earn with these cases; `hidden` is the weight of cases not run here."""
-    elsewhere = hidden or _NOTHING
-    alone = {
-        rule.id: _share(rule, own, own, 0 if rule.judged is Judged.BUILD else elsewhere.get(rule.id, 0))[1]
-        for rule in rubric.rules
-        for own in [_own_weight(rule, cases)]
-    }
-    others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
-    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
-    most = sum(alone[rule.id] for rule in others)
-    caps = {rule.id: _cap(rule, most, whole) for rule in rubric.rules if rule.judged in HAS_FINDING}
-    return sum(min(points, caps.get(rule, points)) for rule, points in alone.items())
-
-
-def _own_weight(rule: Rule, cases: Sequence[Case]) -> int:
-    return len(cases) if rule.judged is not Judged.CASES else sum(case.weight for case in cases if case.rule == rule.id)
-
-
-def _is_judged(rule: Rule, cases: Sequence[Case], elsewhere: Mapping[str, int]) -> bool:
-    """Whether the rule has a case at all, here or elsewhere."""
-    return _own_weight(rule, cases) + elsewhere.get(rule.id, 0) > 0
+    scores = rule_scores((), rubric, cases, builds=False, diagnosed=None, hidden=hidden)
+    return sum(score.max_points for score in scores)
 
 
 def _cap(rule: Rule, earned: int, whole: int) -> int:
@@ -133,10 +146,14 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
     return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
 
 
-def _score(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
+def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Case], *, builds: bool) -> RuleScore:
+    """Return what was seen of a rule; its points are not computed yet."""
+    score = RuleScore(rule=rule.id, title="", handout="", points=0, max_points=0, cases=0, passed=0, judged=rule.judged)
+    if rule.judged is Judged.BUILD:
+        return replace(score, cases=1, passed=int(builds), weight=1, earned=int(builds))
     if rule.judged is not Judged.CASES:
         clean = sum(not HAS_FINDING[rule.judged](findings) for findings in case_findings)
-        return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
+        return replace(score, cases=len(cases), passed=clean, weight=len(cases), earned=clean)
     own = [case for case in cases if case.rule == rule.id]
     right = [
         findings.comparison.case
@@ -148,27 +165,26 @@ def _score(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Ca
     ):  # a random trace may pass here only because it failed for another rule
         right = []
     weight, earned = (sum(case.weight for case in some) for some in (own, right))
-    return _rule_score(rule, _share(rule, earned, weight, elsewhere), len(own), len(right))
+    return replace(score, cases=len(own), passed=len(right), weight=weight, earned=earned)
 
 
-def _share(rule: Rule, earned: int, weight: int, elsewhere: int) -> tuple[int, int]:
-    """The points of a rule and its maximum, when cases of the weight `earned` passed out of `weight`.
+def _score(rule: Rule, counted: RuleScore) -> RuleScore:
+    """Return the points of a rule, and the most that it can earn, by its share of weight that passed.
 
     Both are rounded down. With cases elsewhere the rounding could hide a failing case, so a failing case costs at
     least one point.
     """
-    most, points = (rule.points * part // max(1, weight + elsewhere) for part in (weight, earned))
-    return points if earned == weight else max(0, min(points, most - 1)), most
-
-
-def _rule_score(rule: Rule, share: tuple[int, int], cases: int, passed: int) -> RuleScore:
-    return RuleScore(
-        rule=rule.id,
+    weight = max(1, counted.weight + counted.elsewhere)
+    most, points = (rule.points * part // weight for part in (counted.weight, counted.earned))
+    if counted.earned != counted.weight:
+        points = max(0, min(points, most - 1))
+    passed = counted.earned if rule.judged is Judged.BUILD else counted.passed
+    return replace(
+        counted,
         title=rule.title,
         handout=rule.handout,
-        points=share[0],
-        max_points=share[1],
-        cases=cases,
+        points=points,
+        max_points=most,
         passed=passed,
-        judged=rule.judged,
+        withheld=0,
     )

@@ -59,13 +59,12 @@ def load_lab(
     the grader's rooms by which cases are read. `settings` to `every` are those of `Grammar`, `others` of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    rules = rubric.load(cases / "rubric.toml", names, calls)
+    rules = rubric.load(cases / rubric.RUBRIC_FILE, names, calls)
     clauses = rubric.load_clauses(cases / "handout.toml")
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     factory = model or partial(PlainModel, oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
-    ids = [rule.id for rule in rules.rules]
     return Lab(
         name=name,
         title=title,
@@ -84,10 +83,11 @@ def load_lab(
             every=every,
         ),
         rubric=rules,
+        read_rubric=partial(rubric.load, facets=names, calls=calls),
         model=factory,
         runtime=runtime,
         clues=mistakes.load(
-            cases / "mistakes.toml", calls=calls, facets=names, rules=ids, clauses=clauses, predicates=predicates
+            cases / "mistakes.toml", calls=calls, facets=names, rules=rules.ids, clauses=clauses, predicates=predicates
         ),
         oracle_files=files if model is None and not recorded else (),
         **others,

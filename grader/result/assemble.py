@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
-from grader.core.errors import DriverError
-from grader.core.losses import with_costs
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Record, Submission, UsedTool
@@ -19,6 +17,7 @@ from grader.core.sanitize import decoded, decoded_lines
 from grader.core.verdict import (
     Cause,
     Outcome,
+    RuleScore,
     StepShown,
     Verdict,
 )
@@ -26,6 +25,7 @@ from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import charged
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
+from grader.result.points import by_points, with_rules
 from grader.runtime.protocol import Built
 from grader.system import resources, sandbox
 
@@ -37,8 +37,10 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 """The most bytes, lines and characters per line of the source in a record."""
 
 
-def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Record:
+def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) -> Record:
     """Return the record of an attempt; `draw` says how many failing cases get pictures.
+
+    `would` is what each rule would have earned, for a submission that does not compile.
 
     Raises `DriverError` when points were lost and no finding says why.
     """
@@ -52,8 +54,6 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         places = tuple(range(len(findings), len(findings) + len(case_findings.findings)))
         findings += case_findings.findings
         outcomes.append(_outcome(case_findings, lab, places))
-    score = total(attempt.scores)
-    max_score = sum(rule.max_points for rule in attempt.scores)
     result = Record(
         lab=lab.name,
         submission=Submission(
@@ -64,14 +64,12 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
             source_file=lab.source_name,
             source=optional.run(OptionalStage.SOURCE, partial(_lines, source.content), otherwise=()),
         ),
-        verdict=_verdict(attempt, score, max_score),
-        score=score,
-        max_score=max_score,
+        verdict=_verdict(attempt),
+        score=0,
+        max_score=0,
         public_only=attempt.hidden is not None,
-        would_score=would_score,
         causes=tuple(_causes(attempt)),
         stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
-        rules=attempt.scores,
         outcomes=tuple(outcomes),
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
@@ -90,7 +88,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
-    result = with_costs(result)
+    result = with_rules(result, attempt.scores, would)
     drawn = optional.run(
         OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
     )
@@ -104,14 +102,12 @@ def _used(attempt: Attempt) -> Iterator[UsedTool]:
             yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=resources.version(tool.name))
 
 
-def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
+def _verdict(attempt: Attempt) -> Verdict:
     if attempt.built is not None and attempt.built.findings:
         return _of_build(attempt.built)
-    if score == max_score:
-        return Verdict.ACCEPTED
-    if attempt.diagnosed is None or attempt.diagnosed.verdict is Verdict.ACCEPTED:
-        raise DriverError("points were lost, but no finding says why")
-    return attempt.diagnosed.verdict
+    most = sum(rule.max_points for rule in attempt.scores)
+    diagnosed = attempt.diagnosed.verdict if attempt.diagnosed is not None else Verdict.ACCEPTED
+    return by_points(total(attempt.scores), most, diagnosed)
 
 
 def _of_build(built: Built) -> Verdict:

@@ -161,9 +161,9 @@ def test_records_of_before_are_read() -> None:
     settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": [], "instructions": True})
 
     assert from_json(json.dumps(old)) == record
-    assert settings_of(Run(lab="paged_kv", folder="", settings=settings, fingerprint="", max_score=1)) == Settings(
-        lab="paged_kv"
-    )
+    assert settings_of(
+        Run(lab="paged_kv", folder="", settings=settings, fingerprint="", judged="", max_score=1)
+    ) == Settings(lab="paged_kv")
 
 
 def test_the_public_part_is_graded_from_the_command_line(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from grader.tests.support.command import ROOT
 from grader.tests.support.handmade import outcome, record_of
 
 JANE = Student(name="Jane Doe", sid="7", email="jane@example.edu")
-RUN = Run(lab="paged_kv", folder="/class", settings="{}", fingerprint="f", max_score=6)
+RUN = Run(lab="paged_kv", folder="/class", settings="{}", fingerprint="f", judged="j", max_score=6)
 
 
 @pytest.fixture
@@ -136,7 +136,9 @@ def test_what_has_no_score_says_so(store: Store) -> None:
 def test_the_run_that_counts_is_chosen_by_class(store: Store) -> None:
     """The one that was made current; of a class that has none, the newest."""
     first, second = (store.add_run(RUN, [entry(name)]) for name in ("jane", "joe"))
-    other = store.add_run(Run(lab="paged_kv", folder="/other", settings="{}", fingerprint="f", max_score=6), [])
+    other = store.add_run(
+        Run(lab="paged_kv", folder="/other", settings="{}", fingerprint="f", judged="j", max_score=6), []
+    )
 
     assert [run.id for run in store.all_current()] == [second.id, other.id]
     store.make_current(first)

@@ -211,7 +211,7 @@ def test_nonsense_numbers_and_freed_parts_are_judged(statement: str) -> None:
 
 def test_valgrind_runs_each_case_that_does_not_crash() -> None:
     """However broken the structures are; and all of it becomes a record."""
-    assert record(nonsense(), would_score=None, draw=Drawing.NOTHING).failed_stages == ()
+    assert record(nonsense(), draw=Drawing.NOTHING).failed_stages == ()
     checked = memcheck_of(nonsense())
 
     assert checked is not None

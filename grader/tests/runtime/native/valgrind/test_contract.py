@@ -111,7 +111,7 @@ def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     diagnosis = diagnose(native, by_call, lab()).first_cause
     assert diagnosis is not None
     without = rule_scores(native, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
-    graded_record = record(attempt, would_score=None, draw=Drawing.NOTHING)
+    graded_record = record(attempt, draw=Drawing.NOTHING)
 
     assert graded_record.rules == tuple(without)
     assert graded_record.failed_stages == ()

@@ -1,0 +1,184 @@
+"""A regrade of points runs nothing: records are rescored, a preview stores nothing, and what changes comes first."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from grader.assignment.lab import Settings
+from grader.assignment.source import Source
+from grader.classroom import batch
+from grader.classroom.discover import Submitted
+from grader.classroom.fingerprint import grading_plan
+from grader.classroom.store import Store, changes, open_store
+from grader.classroom.stored_result import StoredRecord
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.tests.support.command import SAMPLES, Said, grade
+from grader.tests.support.counter.lab import lab
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.counter_lab import UNREADABLE, counters_in_process
+from grader.tests.support.graded import graded
+from grader.tests.support.odd_classes import NAME, put
+
+_CLASS = {"ada": RIGHT, "bob": BELOW, "eve": UNREADABLE, "tie/a": RIGHT, "tie/b": BELOW}
+_OTHER = {"points  = 50": "points  = 20", "points  = 40": "points  = 70", "goes below 0": "goes below zero"}
+_DECIDED = '[[override]]\nsubmission = "bob"\nrule = "below"\npoints = 30\nreason = "agreed"\nby = "Lee"\n'
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A class that was graded, and another rubric with other points."""
+    shutil.copytree(lab().cases, tmp_path / "cases")
+    for name, source in _CLASS.items():
+        put(tmp_path / "in" / name / NAME, source.encode())
+    text = (tmp_path / "cases" / "rubric.toml").read_text(encoding="utf-8")
+    for old, new in _OTHER.items():
+        text = text.replace(old, new)
+    (tmp_path / "other.toml").write_text(text, encoding="utf-8")
+    with counters_in_process(cases=tmp_path / "cases"):
+        assert grade("batch", "in", "--lab", "counter", cwd=tmp_path).code == 3
+    return tmp_path
+
+
+def regrade(place: Path, *words: str) -> Said:
+    """`grade regrade` by the rubric in the folder of cases; a grading would fail."""
+    rubric = lab().read_rubric(place / "cases" / "rubric.toml")
+    with (
+        counters_in_process(cases=place / "cases", rubric=rubric),
+        patch.object(batch, "grade", side_effect=AssertionError),
+    ):
+        return grade("regrade", *words, cwd=place)
+
+
+def records(store: Store, number: int) -> dict[str, Record]:
+    """The records of a run."""
+    return {result.name: result.record for result in store.results(store.run(number))}
+
+
+def test_other_points_need_no_grading(place: Path) -> None:
+    """The records are those that a grading with these points makes, and are there for a later batch."""
+    shutil.copy(place / "other.toml", place / "cases" / "rubric.toml")
+    said = regrade(place)
+
+    assert said.code == 3, said.err  # one submission still needs a person
+    assert "only points have changed since run 1: its records are rescored, and nothing is run" in said.err
+    assert "run 2: 4 submissions, 3 of them graded already" in said.err
+    with counters_in_process(cases=place / "cases", rubric=lab().read_rubric(place / "other.toml")):
+        grade("batch", "in", "--lab", "counter", "--store", "anew.sqlite", cwd=place)
+        again = grade("batch", "in", "--lab", "counter", cwd=place)
+    assert "run 2: 4 submissions, 3 of them graded already" in again.err
+    with open_store(place / "grades.sqlite") as store, open_store(place / "anew.sqlite") as anew:
+        rescored, graded_anew, old = records(store, 2), records(anew, 1), records(store, 1)
+
+        assert [result.stored.points for result in store.results(store.run(2)) if result.stored] == [
+            result.stored.points for result in anew.results(anew.run(1)) if result.stored
+        ]
+    assert [name for name, record in rescored.items() if not record.same_result(graded_anew[name])] == []
+    assert (old["bob"].score, rescored["bob"].score) == (60, 30)
+    assert rescored["bob"].rules[-1].title == "the total never goes below zero"
+
+
+def test_what_changes_comes_first(place: Path) -> None:
+    """How many, by how much, the distribution before and after; then each with its rules."""
+    shutil.copy(place / "other.toml", place / "cases" / "rubric.toml")
+    lines = regrade(place).out.splitlines()
+
+    assert lines[:3] == [
+        "run 1 -> run 2: 1 of 3 submissions change; 0 gain points, 1 lose points, 0 get another verdict",
+        "  run 1: mean 53.3, lowest 0, lower quarter 30, median 60, upper quarter 80, highest 100",
+        "  run 2: mean 43.3, lowest 0, lower quarter 15, median 30, upper quarter 65, highest 100",
+    ]
+    assert "   30-39       0      1  ##############################" in lines
+    assert lines[lines.index("largest changes:") + 1] == "   -30  60 -> 30  bob"
+    at = lines.index("from run 1 to run 2, 1 submission changes:")
+    assert lines[at + 1 : at + 4] == [
+        "bob: 60 -> 30 points, wrong_answer",
+        "    rule  counts: 50 -> 20",
+        "and 1 with the same score, in which rules have other points",
+    ]
+    assert lines[at + 4].startswith("run 2: 4 submissions, 1 accepted, 2 not, points: mean 43.3")
+
+
+def test_a_preview_stores_nothing(place: Path) -> None:
+    """It says the same, and how to take these points."""
+    before = (place / "grades.sqlite").read_bytes()
+    said = regrade(place, "--rubric", "other.toml")
+    same = regrade(place, "--rubric", "cases/rubric.toml")
+
+    assert (said.code, same.code) == (1, 0)
+    assert said.out.startswith("run 1 -> other.toml: 1 of 3 submissions change; 0 gain points, 1 lose points")
+    assert "bob: 60 -> 30 points" in said.out
+    assert "nothing was stored; to take these points: copy other.toml over the lab's rubric.toml" in said.err
+    assert same.out.startswith("run 1 -> rubric.toml: 0 of 3 submissions change")
+    assert (place / "grades.sqlite").read_bytes() == before
+
+
+def test_a_preview_refuses_what_it_cannot_show(place: Path) -> None:
+    """Rules that are judged in another way, mistakes in the rubric, and options that store something."""
+    text = (place / "other.toml").read_text(encoding="utf-8")
+    (place / "judging.toml").write_text(text.replace('"reply", "total"', '"total"', 1), encoding="utf-8")
+    (place / "sum.toml").write_text(text.replace("points  = 70", "points  = 60"), encoding="utf-8")
+    for words, said in (
+        (("--rubric", "judging.toml"), "judging.toml: it judges in another way than the lab's rubric: counts; only"),
+        (("--rubric", "sum.toml"), "sum.toml:1: the points of all rules sum to 90; they must sum to 100"),
+        (("--rubric", "none.toml"), "none.toml:1: cannot be read"),
+        (("--rubric", "other.toml", "--apply"), "it goes with none of --apply, --overrides and --roster"),
+    ):
+        done = regrade(place, *words)
+        assert (done.code, done.out) == (2, ""), words
+        assert said in done.err, words
+
+    case = place / "cases" / "basic" / "adds_all.toml"
+    case.write_text(case.read_text(encoding="utf-8").replace("title ", "weight = 30\ntitle "), encoding="utf-8")
+    assert "cases, grader or tools have changed since run 1" in regrade(place, "--rubric", "other.toml").err
+
+
+def test_what_people_decided_stays(place: Path) -> None:
+    """It counts instead of the points of its rule, by the old rubric and by the new one."""
+    (place / "decided.toml").write_text(_DECIDED, encoding="utf-8")
+    regrade(place, "--overrides", "decided.toml", "--apply")
+    shutil.copy(place / "other.toml", place / "cases" / "rubric.toml")
+    said = regrade(place)
+
+    assert "bob: 90 -> 60 points" in said.out
+    with open_store(place / "grades.sqlite") as store:
+        assert [records(store, number)["bob"].score for number in (1, 2, 3)] == [60, 90, 60]
+        assert records(store, 3)["bob"].verdict is Verdict.WRONG_ANSWER
+
+
+@pytest.mark.timeout(120)
+def test_a_thousand_records_take_five_seconds(tmp_path: Path) -> None:
+    """Of real submissions, with all that they hold."""
+    plan = grading_plan(Settings(lab="paged_kv"))
+    rules = [
+        replace(rule, points={"cow": 16, "first-fit": 2}.get(rule.id, rule.points)) for rule in plan.lab.rubric.rules
+    ]
+    other = replace(
+        plan, fingerprint="other", lab=replace(plan.lab, rubric=replace(plan.lab.rubric, rules=tuple(rules)))
+    )
+    samples = ("wrong_answer/four_common_mistakes", "compile_error/sign_compare", "memory_leak/free_keeps_l2_tables")
+    stored = [StoredRecord.of("", graded("paged_kv", SAMPLES / sample)) for sample in samples]
+    submitted = [
+        Submitted(name=f"s{number:03}", source=Source(name="llm_memory.c", content=b"// %d" % number))
+        for number in range(1000)
+    ]
+    with open_store(tmp_path / "many.sqlite", create=True) as store:
+        old = batch.plan(store, plan, tmp_path, submitted)
+        keys = [key for key, _ in store.pending(old)]
+        store.add_records(replace(stored[number % 3], key=key) for number, key in enumerate(keys))
+
+        begun = time.monotonic()
+        new = batch.replan(store, other, old, overrides=())
+        assert batch.rescore(store, other, old, new)
+        differing = list(changes(store, old, new))
+        seconds = time.monotonic() - begun
+
+        assert store.pending(new) == []
+        assert len(differing) == 667  # the others have no point by either rubric
+    assert seconds <= 5
