@@ -23,7 +23,7 @@ from grader.core.errors import ExitCode, StoreError, UsageError
 from grader.core.record import Record, write
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
-from grader.report.class_page import class_page, page_names
+from grader.report.class_page import CLASS, STUDENTS, class_page, page_names
 from grader.report.document import Document, View
 from grader.report.escape import escape
 
@@ -258,11 +258,14 @@ def _export_class(store: Store, run: Run, format_name: str, output: Path | None)
 
 
 def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
-    """Write one file per submission, named after it; for html also a page of the class, index.html."""
+    """Write one file per submission, named after it; for html also the page of the class, in a folder of its own."""
     folder, view = options.output, View(instructor=options.detail.instructor, everything=options.detail.everything)
     assert folder is not None
+    pages_of_class = options.format == "html"
+    reports = folder / STUDENTS if pages_of_class else folder
     try:
-        folder.mkdir(exist_ok=True)
+        for path in (folder, *[reports, folder / CLASS] * pages_of_class):
+            path.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
     pages = page_names(result.name for result in store.results(run) if result.is_final)
@@ -271,14 +274,16 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     def written() -> Iterator[Record]:
         final = (result.record for result in store.results(run) if result.is_final)
         for record, page in zip(final, pages, strict=True):
-            write((folder / page).with_suffix(f".{ending}"), FORMATS[options.format](record, view))
+            write((reports / page).with_suffix(f".{ending}"), FORMATS[options.format](record, view))
             yield record
 
-    if options.format == "html":
-        write(folder / "index.html", class_page(written(), view, run=f"run {run.id}"))
+    if pages_of_class:
+        write(folder / CLASS / "index.html", class_page(written(), view, run=f"run {run.id}"))
     else:
         deque(written(), maxlen=0)
-    notify(f"{len(pages)} reports written to {folder}")
+    notify(f"{len(pages)} reports written to {reports}")
+    if pages_of_class:
+        notify(f"the page of the class, with all names: {folder / CLASS / 'index.html'}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,6 +228,15 @@ class Cause:
     """The points that it costs, approximately."""
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """What identifies the cause in other submissions: the rule, the call and the broken sentence of the handout.
+
+        The hint and what was seen hold values and lines of this submission. They do so no more where no call was made,
+        as in a build that fails; there the hint is part of the identity.
+        """
+        return self.rule, self.call, self.clause or ("" if self.call else self.hint)
+
+    @property
     def summary(self) -> str:
         """What was seen, and at which operation."""
         if not self.operation:

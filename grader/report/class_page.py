@@ -1,6 +1,8 @@
-"""A whole class on one web page: a chart of points, what fails most, a sortable and filterable table, report links.
+"""A whole class on one web page, led by why submissions fail; then points, rules, cases and a table of students.
 
-The caller that writes this page also writes the reports, in the same folder, under the names from `page_names`.
+This page has the names of all students, a report only those of its own. So reports are in a folder apart (`STUDENTS`),
+which can be handed on as it is. The caller that writes this page in the folder `CLASS` also writes the reports there,
+under the names from `page_names`.
 """
 
 from __future__ import annotations
@@ -8,20 +10,26 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.record import Record
-from grader.core.verdict import Audience, Outcome
+from grader.core.verdict import Audience, Cause, Outcome
 from grader.report.document import Document, View, web_page
-from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, result_of
+from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, points_lost, result_of
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
 
-_BARS = 10
-_BAR, _GAP, _HEIGHT, _LEFT, _TOP = 56, 6, 160, 34, 20
+CLASS, STUDENTS = "class", "students"
+"""The folders of the page and of the reports, side by side."""
+
+_STEP = 5
+"""The points for which the chart has a bar."""
+_BAR, _GAP, _HEIGHT, _LEFT, _TOP = 30, 4, 140, 20, 24
 _MOST_NAME = 60
+_MOST_CAUSES = 8
+"""The number of causes listed at once."""
 _MOST_CASES = 12
 """The number of cases listed at once. Suspect cases are always listed."""
 
@@ -35,22 +43,26 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Docum
     seen = _Tally(view.audience)
     rows = [seen.row(record) for record in records]
     scores = [row.record.score for row in rows if row.record.score is not None]
-    cases, rules = seen.cases(), _rules(rows)
+    cases, rules, causes = seen.cases(), _rules(rows), seen.causes()
     suspects = sum(case.suspect for case in cases)
     labs = dict.fromkeys(row.record.lab for row in rows)
-    fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(cases, rules))}
+    fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(causes, cases, rules))}
+    pages = _pages(rows)
     return web_page(
         "class",
         title=" · ".join(filter(None, [*labs, run, counted(len(rows), "submission")])),
         count=len(rows),
         chart=_chart([row.record for row in rows]),
         figures=list(_figures(rows, scores)),
+        causes=[(cause, fails["cause", cause.name], rows[cause.example], pages[cause.example]) for cause in causes],
+        causes_at_once=_MOST_CAUSES,
+        folder=f"../{STUDENTS}",
         cases=[(case, fails["case", case.name]) for case in cases if case.failing],
         shown=max(_MOST_CASES, suspects),
         passed=sum(not case.failing for case in cases),
         rules=[(rule, fails["rule", rule.name]) for rule in rules],
         suspects=suspects,
-        students=[_student(row, page, fails) for row, page in zip(rows, _pages(rows), strict=True)],
+        students=[_student(row, page, fails) for row, page in zip(rows, pages, strict=True)],
         verdicts=sorted({row.verdict for row in rows}),
     )
 
@@ -95,6 +107,41 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCause:
+    """A cause of several submissions (see `Cause.identity`), as one of them shows it."""
+
+    cause: Cause
+    failing: int
+    """The number of submissions that have it."""
+    judged: int
+    """The number of submissions with a score."""
+    lost: float
+    """The points that all of them together lost by it, approximately."""
+    example: int
+    """The row of the submission that shows it: its first cause if possible, beside as few others as possible."""
+
+    @property
+    def name(self) -> str:
+        """What the submissions have in common, in one text."""
+        return name_of(self.cause)
+
+    @property
+    def share(self) -> float:
+        """The share of the graded submissions that have it, 0 to 1."""
+        return self.failing / self.judged
+
+    @property
+    def each(self) -> str:
+        """What it costs a submission that has it, in words."""
+        return f"about {points_lost(self.lost / self.failing)}"
+
+    @property
+    def mean(self) -> float:
+        """The mean number of points that a submission of the class lost by it."""
+        return self.lost / self.judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ClassRow:
     """The parts of one record that the page needs."""
 
@@ -105,23 +152,38 @@ class _ClassRow:
     """Whether any case was run."""
     failing: tuple[str, ...]
     """The names of the failing cases."""
+    causes: tuple[str, ...]
+    """The names of its causes."""
     remarks: tuple[str, ...]
     """What people decided after the grading, or why a person has to look at it."""
 
 
+def name_of(cause: Cause) -> str:
+    """Return the identity of a cause as one text."""
+    return " | ".join(cause.identity)
+
+
 class _Tally:
-    """The cases of all records so far, with the number of submissions that failed each."""
+    """The causes and cases of all records so far, with the number of submissions that have or failed each."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience: Audience = audience
         self._judged: Counter[str] = Counter()
         self._failing: Counter[str] = Counter()
         self._known: dict[str, Outcome] = {}
+        self._rows = self._graded = 0
+        self._lost: dict[str, list[float]] = {}
+        """The points lost by each cause, for each submission that has it."""
+        self._examples: dict[str, tuple[tuple[bool, int, int], Cause]] = {}
+        """For each cause the best example: how good it is (its row comes last), and its words."""
 
     def row(self, record: Record) -> _ClassRow:
         """Add a record to the counts and return its row."""
         failing = tuple(outcome.case for outcome in record.outcomes if not outcome.passed)
+        causes = self._add_causes(record) if record.score is not None else ()
+        self._rows += 1
         if record.score is not None:
+            self._graded += 1
             for outcome in record.outcomes:
                 self._known.setdefault(outcome.case, replace(outcome, steps=(), findings=()))
                 self._judged[outcome.case] += 1
@@ -132,7 +194,37 @@ class _Tally:
         )
         remarks = tuple(filter(None, [*decisions_of(record), needs_person(record)]))
         verdict, ran = result_of(record), bool(record.outcomes)
-        return _ClassRow(record=small, verdict=verdict, ran=ran, failing=failing, remarks=remarks)
+        return _ClassRow(record=small, verdict=verdict, ran=ran, failing=failing, causes=causes, remarks=remarks)
+
+    def _add_causes(self, record: Record) -> tuple[str, ...]:
+        """Count the causes that the reader may see, and return their names."""
+        seen = record.causes[:1] if record.build_findings else record.causes_for(self._audience)
+        points: dict[str, float] = {}
+        for place, cause in enumerate(seen):
+            example = (place > 0, len(seen), self._rows), replace(cause, cases=(), lines=())
+            name = name_of(cause)
+            best = self._examples.get(name)
+            if best is None or example[0] < best[0]:
+                self._examples[name] = example
+            lost = cause.points if cause.cases else record.max_score - (record.score or 0)  # a build that fails
+            points[name] = points.get(name, 0.0) + lost
+        for name, total in points.items():
+            self._lost.setdefault(name, []).append(total)
+        return tuple(points)
+
+    def causes(self) -> list[SharedCause]:
+        """Return the causes, those that most submissions have first."""
+        shared = [
+            SharedCause(
+                cause=cause,
+                failing=len(self._lost[name]),
+                judged=self._graded,
+                lost=sum(self._lost[name]),
+                example=rank[-1],
+            )
+            for name, (rank, cause) in self._examples.items()
+        ]
+        return sorted(shared, key=lambda cause: (-cause.failing, -cause.lost, cause.name))
 
     def cases(self) -> list[Failing]:
         """Return the cases, those with the largest failing share first.
@@ -178,7 +270,10 @@ def _rules(rows: Sequence[_ClassRow]) -> list[Failing]:
     return sorted(rules, key=lambda rule: (-rule.share, -rule.lost, rule.name))
 
 
-def _keys(cases: Sequence[Failing], rules: Sequence[Failing]) -> Iterator[tuple[str, str]]:
+def _keys(
+    causes: Sequence[SharedCause], cases: Sequence[Failing], rules: Sequence[Failing]
+) -> Iterator[tuple[str, str]]:
+    yield from (("cause", cause.name) for cause in causes)
     yield from (("case", case.name) for case in cases)
     yield from (("rule", rule.name) for rule in rules)
 
@@ -206,6 +301,7 @@ def _figures(rows: Sequence[_ClassRow], scores: Sequence[int]) -> Iterator[tuple
 class _Bar:
     """One bar of the chart, in the chart's units."""
 
+    low: int
     label: str
     count: int
     x: int
@@ -227,17 +323,19 @@ class _Histogram:
 
 
 def _chart(records: Sequence[Record]) -> _Histogram:
-    """Return ten bars, each for a tenth of the points, and the median. The last bar includes full points."""
+    """Return a bar for each `_STEP` points, and the median. The last bar includes full points."""
     shares = [record.score / record.max_score for record in records if record.score is not None and record.max_score]
     most = max((record.max_score for record in records), default=100)
-    counts = Counter(min(int(share * _BARS), _BARS - 1) for share in shares)
+    number = max(1, -(-most // _STEP))
+    counts = Counter(min(int(share * most) // _STEP, number - 1) for share in shares)
     unit = _HEIGHT / max(counts.values(), default=1)
     bars = []
-    for place in range(_BARS):
-        low, high = place * most // _BARS, (place + 1) * most // _BARS - (place < _BARS - 1)
+    for place in range(number):
+        low, high = place * _STEP, min((place + 1) * _STEP - 1, most) if place < number - 1 else most
         height = round(counts[place] * unit)
         bars.append(
             _Bar(
+                low=low,
                 label=f"{low}–{high}",
                 count=counts[place],
                 x=_LEFT + place * (_BAR + _GAP),
@@ -245,14 +343,14 @@ def _chart(records: Sequence[Record]) -> _Histogram:
                 height=height,
             )
         )
-    width = _BARS * (_BAR + _GAP)
+    width = number * (_BAR + _GAP)
     return _Histogram(
         width=_LEFT + width,
         height=_TOP + _HEIGHT + 26,
         base=_TOP + _HEIGHT,
         bar=_BAR,
         bars=tuple(bars),
-        median=round(_LEFT + statistics.median(shares) * (width - _GAP), 1) if shares else None,
+        median=round(_LEFT + statistics.median(shares) * most / _STEP * (_BAR + _GAP), 1) if shares else None,
         words="; ".join(f"{bar.label} points: {bar.count}" for bar in bars if bar.count),
     )
 
@@ -275,10 +373,14 @@ class _StudentRow:
     """The numbers of all failing cases and rules, for the filter."""
 
 
-def _student(row: _ClassRow, page: str, fails: dict[tuple[str, str], int]) -> _StudentRow:
+def _student(row: _ClassRow, page: str, fails: Mapping[tuple[str, str], int]) -> _StudentRow:
     rules = row.record.rules if row.ran else ()
     lost = {score.rule: score.max_points - score.points for score in rules if score.points < score.max_points}
-    failing = [*(("case", name) for name in row.failing), *(("rule", rule) for rule in lost)]
+    failing = [
+        *(("cause", name) for name in row.causes),
+        *(("case", name) for name in row.failing),
+        *(("rule", rule) for rule in lost),
+    ]
     return _StudentRow(
         record=row.record,
         page=page,

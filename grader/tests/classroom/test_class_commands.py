@@ -117,10 +117,33 @@ def test_records_and_reports_are_exported(place: Path) -> None:
     assert [from_json(line).submission.name for line in lines] == names
     assert from_json(lines[3]).submission.students[0].name == "Yoda"
     assert (reports.code, pages.code) == (0, 0)
-    assert 'href="yoda_tabs.html"' in (place / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "<svg" in (place / "pages" / "stops_early.html").read_text(encoding="utf-8")
+    class_page = (place / "pages" / "class" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../students/yoda_tabs.html"' in class_page
+    assert "<svg" in (place / "pages" / "students" / "stops_early.html").read_text(encoding="utf-8")
     assert sorted(path.stem for path in (place / "reports").iterdir()) == names
     assert (wrong.code, "write --output FOLDER" in wrong.err) == (2, True)
+
+
+def test_only_the_page_of_the_class_has_names_of_several_students(place: Path) -> None:
+    """A student's page has its own name at most, whoever reads it; so the folder of these pages can be handed on."""
+    for reader in ((), ("--instructor",)):
+        folder = place / f"names{len(reader)}"
+        assert call(place, "export", "--format", "html", "--output", folder.name, *reader).code == 0
+        pages = {path.stem: path.read_text(encoding="utf-8") for path in (folder / "students").iterdir()}
+        class_page = (folder / "class" / "index.html").read_text(encoding="utf-8")
+        own = {
+            "yoda_tabs": ["yoda_tabs", "Yoda", "yoda@example.edu"],
+            "stops_early": ["stops_early", "=Luke"],
+            "syntax": ["syntax.html"],
+            "tie": ["tie.html"],
+        }
+
+        assert pages.keys() == own.keys()
+        assert sorted(path.name for path in folder.rglob("*.html") if "students" not in path.parts) == ["index.html"]
+        assert all(names[0] in class_page for names in own.values())
+        for student, page in pages.items():
+            others = [name for other, names in own.items() if other != student for name in names]
+            assert [name for name in [*others, "Jar Jar"] if name in page] == [], student
 
 
 def changed(case: Path, old: str, new: str) -> None:

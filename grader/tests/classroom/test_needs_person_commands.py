@@ -111,8 +111,8 @@ def test_an_export_has_a_row_that_is_no_zero(place: Path) -> None:
 def test_pages_and_reports_say_it(place: Path) -> None:
     """The class's page, and that of each; no report takes it for a zero."""
     page = call(place, "export", "--format", "html", "--output", "pages")
-    index = (place / "pages" / "index.html").read_text(encoding="utf-8")
-    (row,) = (line for line in index.splitlines() if 'href="eve.html"' in line)
+    index = (place / "pages" / "class" / "index.html").read_text(encoding="utf-8")
+    (row,) = (line for line in index.splitlines() if 'href="../students/eve.html"' in line)
     shown = call(place, "show", "eve")
     found = json.loads(call(place, "show", "eve", "--format", "json").out)
 
@@ -121,7 +121,9 @@ def test_pages_and_reports_say_it(place: Path) -> None:
     assert "no score" in row
     assert f"needs a person: {_BROKE}RuntimeError" in row
     assert "<option>needs a person</option>" in index
-    assert f"needs a person: {_BROKE}RuntimeError" in (place / "pages" / "eve.html").read_text(encoding="utf-8")
+    assert f"needs a person: {_BROKE}RuntimeError" in (place / "pages" / "students" / "eve.html").read_text(
+        encoding="utf-8"
+    )
     assert shown.code == 3
     assert shown.out.startswith(f"eve: needs a person, no score\n  needs a person: {_BROKE}RuntimeError")
     assert "No point is given or taken until a person has looked at it" in shown.out

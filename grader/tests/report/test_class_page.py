@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
+
 from grader.core.record import Record, Student, Submission
-from grader.core.verdict import Verdict, Visibility
+from grader.core.verdict import Cause, Finding, Verdict, Visibility
 from grader.report.class_page import class_page, page_names
 from grader.report.document import View
 from grader.tests.report.test_html import said
@@ -100,13 +102,73 @@ def test_the_chart_counts_everybody() -> None:
     label = re.search(r'aria-label="How many have how many points. ([^"]*)"', page)
     assert label is not None
     heights = [
-        int(height) for height in re.findall(r'<rect class="bar" x="\d+" y="\d+" width="56" height="(\d+)"', page)
+        int(height) for height in re.findall(r'<rect class="bar" x="\d+" y="\d+" width="30" height="(\d+)"', page)
     ]
 
     assert sum(map(int, re.findall(r": (\d+)", label[1]))) == len(CLASS)
-    assert max(heights) == heights[-1] == 160
-    assert sorted(height for height in heights if height) == [27, 27, 27, 160]
+    assert heights == [70, 140]
     assert "median 6" in said(page)
+
+
+@pytest.mark.parametrize(
+    ("score", "most", "bars", "own"),
+    [(100, 100, 20, "95–100"), (94, 100, 20, "90–94"), (0, 100, 20, "0–4"), (57, 57, 12, "55–57"), (4, 4, 1, "0–4")],
+)
+def test_a_bar_of_the_chart_is_five_points_wide(score: int, most: int, bars: int, own: str) -> None:
+    """All points are in the last one, also where hidden cases are left out."""
+    ann = student("ann", score=6)
+    page = class_page([replace(ann, score=score, max_score=most)], View())
+
+    assert page.count('width="30"') == bars
+    assert re.findall(r"<title>(\S+) points: 1</title>", page) == [own]
+
+
+def shared(page: str) -> list[str]:
+    """The causes on a page of a class, as text."""
+    parts = page[page.index('id="causes"') : page.index('id="points"')].split('<div class="cause">')[1:]
+    return [" ".join(said(part).split()) for part in parts]
+
+
+def test_causes_stand_first_by_how_many_have_them() -> None:
+    """The same rule, call and sentence of the handout is one cause, whatever values the hints hold."""
+    cow = Cause(
+        rule="cow", verdict=Verdict.WRONG_ANSWER, sentence="block 1 is 0", clause="Task 4: it is copied",
+        hint="copy block 1", call="append_kv", operation=3, cases=("append/a",),
+    )  # fmt: skip
+    late = replace(cow, rule="list", clause="Task 2: at the tail", hint="append it", cases=("append/b",))
+    failing = [student(name, score=4, failing=("a", "b")) for name in ("ann", "bob", "cem")]
+    causes = [(late, cow), (replace(cow, hint="copy block 7"),), (late, cow)]
+    records = [replace(record, causes=own) for record, own in zip(failing, causes, strict=True)]
+    page = class_page([*records, student("dora", score=6)], View())
+    first, second = shared(page)
+
+    places = [page.index(f'id="{heading}"') for heading in ("causes", "points", "rules", "cases", "students")]
+    assert places == sorted(places)
+    assert first.startswith("3 of 4 about 2 points each, 1.8 in the class mean cow append_kv Task 4: it is copied")
+    assert "hint: copy block 7" in first
+    assert "an example: bob" in first  # his first cause, and the only one
+    assert second.startswith("2 of 4 about 3 points each, 1.5 in the class mean list append_kv")
+    keys = re.findall(r'data-fails="([^"]*)"', page)
+    assert [key.split()[:2] for key in keys[:3]] == [["1", "0"], ["0", "2"], ["1", "0"]]
+
+
+def test_a_build_that_fails_is_a_cause_that_costs_all_points() -> None:
+    """With the hint of the compiler's message, because nothing was called."""
+    broken = Cause(rule="compile", verdict=Verdict.COMPILE_ERROR, sentence="expected ;", hint="A ; is missing.")
+    missing = Finding(rule="compile", verdict=Verdict.COMPILE_ERROR, message="expected ;", kind="compiler")
+    record = replace(record_of(verdict=Verdict.COMPILE_ERROR, score=0), causes=(broken,), findings=(missing,))
+    (only,) = shared(class_page([record], View()))
+
+    assert only.startswith("1 of 1 about 6 points each, 6.0 in the class mean compile")
+
+
+def test_students_do_not_see_causes_of_hidden_cases() -> None:
+    """Nobody learns from the page of the class what his own report does not show."""
+    cause = Cause(rule="cow", verdict=Verdict.WRONG_ANSWER, sentence="block 1 is 0", cases=("append/h",))
+    hidden = replace(student("ann", score=4, failing=("h",)), causes=(cause,))
+
+    assert len(shared(class_page([hidden], View(instructor=True)))) == 1
+    assert shared(class_page([hidden], View())) == []
 
 
 def test_students_do_not_learn_the_names_of_hidden_cases() -> None:

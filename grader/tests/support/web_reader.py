@@ -67,7 +67,8 @@ class _Links(Page):
 def reads_page(report: str, view: View) -> None:
     """Read a page as a browser does, and as a runner whose log it is printed to.
 
-    It may have only known elements, one script and one style, and links to lines and to files beside it.
+    It may have only known elements, one script and one style, and links to lines and to reports, beside it or in
+    their folder.
     """
     page = _Links(report)
 
@@ -76,6 +77,6 @@ def reads_page(report: str, view: View) -> None:
         assert tag.removeprefix("/") in {*_OURS, *_BARE.split()}, element
         assert set(attributes) <= set(_OURS.get(tag, "").split()), element
     assert (page.elements.count("script"), page.elements.count("style")) == (1, 1)
-    assert [link for link in page.links if not re.fullmatch(r"#L\d+|[\w-]+\.html", link)] == []
+    assert [link for link in page.links if not re.fullmatch(r"#L\d+|(\.\./students/)?[\w-]+\.html", link)] == []
     assert plain(report) == report
     assert obeyed(report) == []
