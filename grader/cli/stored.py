@@ -161,14 +161,15 @@ def show(options: ShowOptions) -> ExitCode:
     """
     check_format(options.format, FORMATS)
     with open_store(options.store, read_only=True) as store:
-        result = _result_of(store, run_named(store, options.run), options.submission)
+        result = result_of(store, run_named(store, options.run), options.submission)
     if result.entry.failure and not result.is_graded:
         notify(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
     sys.stdout.write(FORMATS[options.format](result.record, options.detail.view()))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 
 
-def _result_of(store: Store, run: Run, wanted: str) -> Result:
+def result_of(store: Store, run: Run, wanted: str) -> Result:
+    """Return the result of a submission, or of a student. Raises `UsageError` when it is not clear whose is wanted."""
     for result in store.results(run, wanted):
         return result
     known: list[str] = []
@@ -299,6 +300,8 @@ class DiffOptions:
 
 def diff(options: DiffOptions) -> ExitCode:
     """List whose verdict or points change from one run to another, and by which rules and cases.
+
+    It is about numbers, as after a regrade; grade compare says what became of the causes since the last hand-in.
 
     Exit code: 0 nothing changes, 1 something does, 2 a wrong option.
 

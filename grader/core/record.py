@@ -224,6 +224,12 @@ class Record:
     def _unseen_points(self, causes: Sequence[Cause]) -> float:
         return max(0.0, sum(outcome.points for outcome in self.outcomes) - sum(cause.points for cause in causes))
 
+    def all_causes_for(self, audience: Audience) -> list[Cause]:
+        """Return the causes as `causes_for` does, and for a failing build its cause, which costs all points."""
+        if not self.build_findings:
+            return self.causes_for(audience)
+        return [replace(cause, points=float(self.max_score - (self.score or 0))) for cause in self.causes[:1]]
+
     def same_result(self, other: Record) -> bool:
         """Whether both records have the same result, apart from what depends on machine and time."""
         return _comparable(self) == _comparable(other)

@@ -198,7 +198,7 @@ class _Tally:
 
     def _add_causes(self, record: Record) -> tuple[str, ...]:
         """Count the causes that the reader may see, and return their names."""
-        seen = record.causes[:1] if record.build_findings else record.causes_for(self._audience)
+        seen = record.all_causes_for(self._audience)
         points: dict[str, float] = {}
         for place, cause in enumerate(seen):
             example = (place > 0, len(seen), self._rows), replace(cause, cases=(), lines=())
@@ -206,8 +206,7 @@ class _Tally:
             best = self._examples.get(name)
             if best is None or example[0] < best[0]:
                 self._examples[name] = example
-            lost = cause.points if cause.cases else record.max_score - (record.score or 0)  # a build that fails
-            points[name] = points.get(name, 0.0) + lost
+            points[name] = points.get(name, 0.0) + cause.points
         for name, total in points.items():
             self._lost.setdefault(name, []).append(total)
         return tuple(points)

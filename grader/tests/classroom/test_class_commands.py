@@ -225,7 +225,7 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
     assert not (place / "none.sqlite").exists()
 
 
-@pytest.mark.parametrize("name", ["batch", "runs", "show", "export", "regrade", "diff"])
+@pytest.mark.parametrize("name", ["batch", "runs", "show", "export", "regrade", "diff", "compare"])
 def test_every_command_has_help_with_examples(place: Path, name: str) -> None:
     """What it does, and how to write it."""
     said = call(place, name, "--help")
