@@ -32,6 +32,8 @@ class Attempt:
     options: GradingOptions = DEFAULTS
     hidden: Mapping[str, int] | None = None
     """What cases weigh that are not run here, for the public part."""
+    hand_in: int | None = None
+    """The number of this hand-in, as far as it is known."""
     relaxed: bool = False
     """Whether warnings and missing functions are forgiven, to see what the file would have scored."""
     source: Source | None = None

@@ -44,6 +44,7 @@ def grade(
     *,
     hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
+    hand_in: int | None = None,
     draw: Drawing = Drawing.NOTHING,
     budget: Budget | None = None,
     progress: Progress = lambda _: None,
@@ -51,7 +52,8 @@ def grade(
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
     With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
-    case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
+    case_selection). `hand_in` is the number of this hand-in, by which the rubric may limit what students see, None
+    where it is not known. `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
     time of the submission, by default that of every one.
     """
     resources.require(*lab.runtime.tools(options))
@@ -64,6 +66,7 @@ def grade(
             options=options,
             hidden=hidden,
             source=source,
+            hand_in=hand_in,
         )
         for step in STEPS:
             progress(stage_name(step))

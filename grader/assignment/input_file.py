@@ -322,7 +322,10 @@ class TomlTable:
         """Return the tables [[KEY]], in their order."""
         inner = self.values.get(key, [])
         if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
-            self.complain(key, f"{self._full(key)} must contain only tables: write [[{self._full(key)}]] above each")
+            line = line_of(self.text, "", key) if isinstance(inner, dict) else self.line_of(key)
+            self.complain_at(
+                line, f"{self._full(key)} must contain only tables: write [[{self._full(key)}]] above each"
+            )
             return []
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 

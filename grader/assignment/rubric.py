@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 
 from grader.assignment.input_file import TomlTable, cut, line_of, short
 from grader.core.case import Number
 from grader.core.errors import RubricError
-from grader.core.rubric import Rubric, Rule
-from grader.core.verdict import Judged
+from grader.core.rubric import Release, Rubric, Rule
+from grader.core.verdict import Feedback, Judged
 
 RUBRIC_FILE = "rubric.toml"
 """The rubric in a folder of cases."""
 
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
+_HAND_INS = Number("hand_ins", 1, 1000)
+_TIME = "from = 2026-12-01T00:00:00Z"
 _AT, _ANY = " at ", "any"
 
 
@@ -26,10 +29,15 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     Raises `RubricError` with all mistakes.
     """
     file = TomlTable.read(path, RubricError)
-    file.check_keys(("seed", "rules"))
+    file.check_keys(("seed", "feedback", "release", "rules"))
     seed = file.number("seed", SEED, needed=True)
     rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
-    rubric = Rubric(seed=seed or 0, rules=tuple(rules))
+    rubric = Rubric(
+        seed=seed or 0,
+        rules=tuple(rules),
+        feedback=_feedback(file, Feedback.FULL),
+        releases=tuple(_release(table) for table in file.rows("release")),
+    )
     if not file.problems:
         for line, message in _of_the_whole(rubric, file.text):
             file.complain_at(line, message)
@@ -45,6 +53,21 @@ def load_clauses(path: Path) -> dict[str, str]:
         file.complain("clauses", 'write a table [clauses] of name = "sentence"')
         raise RubricError(file.problems)
     return clauses
+
+
+def _feedback(table: TomlTable, default: str = "") -> Feedback:
+    return Feedback(table.choice("feedback", [member.value for member in Feedback], default) or Feedback.FULL)
+
+
+def _release(table: TomlTable) -> Release:
+    table.check_keys(("from", "hand_ins", "feedback"))
+    start, hand_ins = table.values.get("from"), table.number("hand_ins", _HAND_INS)
+    if start is not None and (not isinstance(start, datetime) or start.tzinfo is None):
+        table.complain("from", f"release.from must be a time with its zone: write {_TIME}")
+        start = None
+    elif start is None and "hand_ins" not in table.values:
+        table.complain("from", f"a release needs a time or a number of hand-ins: write {_TIME} or hand_ins = 3")
+    return Release(feedback=_feedback(table), start=start, hand_ins=hand_ins or 0)
 
 
 def _rule(name: str, table: TomlTable, facets: Collection[str], calls: Collection[str]) -> Rule:

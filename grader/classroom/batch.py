@@ -90,8 +90,8 @@ def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
     """Store the records of `old`, rescored, for `new`, whose plan this is; so what has a record is not graded again.
 
     Left out are those in which other rules lose points than before, as where one is worth nothing now: only a grading
-    knows the rules of their causes. Returns whether any can be stored: only points, titles or places of rules have
-    changed since `old`.
+    knows the rules of their causes. Returns whether any can be stored: only points, titles or places of rules, or what
+    students see, have changed since `old`.
     """
     if old.judged != new.judged or old.fingerprint == new.fingerprint:
         return False

@@ -11,6 +11,7 @@ import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -43,8 +44,8 @@ class GradingPlan:
     """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
     judged: str
-    """The fingerprint of all but what `rescored` (grader.result.points) may change: points, titles and places of rules.
-    With the same one, a record under another rubric needs no second grading."""
+    """The fingerprint of all but what `rescored` (grader.result.points) may change: points, titles and places of rules,
+    and what students see, which may depend on the time. With the same one, a record needs no second grading."""
 
     @property
     def max_score(self) -> int:
@@ -81,7 +82,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
         cases=selection.cases,
         hidden=selection.hidden,
         made_of=made_of,
-        fingerprint=_fingerprint(settings, made_of),
+        fingerprint=_fingerprint(settings, made_of | {"feedback": lab.rubric.feedback_at(datetime.now(UTC))}),
         judged=_fingerprint(settings, made_of | {"cases": _digest([*of_cases, repr(lab.rubric.judging)])}),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Row
 
@@ -19,7 +20,7 @@ from grader.core.errors import ClassFileError, StoreFailure
 from grader.core.losses import with_costs
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.rubric import Rubric
-from grader.core.verdict import Cause, Judged, RuleScore, Verdict
+from grader.core.verdict import Cause, Feedback, Judged, RuleScore, Verdict
 from grader.judge.score import lose_alike, rescored, total
 from grader.result.points import by_points, with_rules
 
@@ -76,8 +77,8 @@ class StoredRecord:
     points: str
     """JSON: for each rule its points and the most that it could earn."""
     counted: str
-    """JSON: the scores of the rules (of those of `would_score` in the second list), by the rubric of this record. Those
-    in `packed` may be older (see `rescored`)."""
+    """JSON, by the rubric of this record: what students see, and the scores of the rules and of those of `would_score`.
+    In `packed` they may be older (see `rescored`)."""
 
     @classmethod
     def of(cls, key: str, record: Record) -> StoredRecord:
@@ -93,7 +94,7 @@ class StoredRecord:
             complete=record.complete,
             public_only=record.public_only,
             points=_points(record.rules),
-            counted=_dumped(record.rules, record.would_rules),
+            counted=_dumped(record.feedback, record.rules, record.would_rules),
         )
 
     def rescored(self, key: str, rubric: Rubric) -> StoredRecord:
@@ -102,12 +103,14 @@ class StoredRecord:
         The record is not unpacked: its scores are beside it, and it gets them when it is read. Its causes are right
         only where it `loses_alike`.
         """
+        feedback = rubric.feedback_at(datetime.now(UTC))
         rules, would = (rescored(scores, rubric) for scores in self.scores)
         points, most = total(rules), sum(rule.max_points for rule in rules)
         verdict = Verdict(self.verdict)
         if verdict not in (Verdict.COMPILE_ERROR, Verdict.REJECTED):
             if verdict is Verdict.ACCEPTED and points < most:  # rare: a rule without points has some now
-                return StoredRecord.of(key, with_rules(from_json(self.json), rules, would))
+                record = replace(from_json(self.json), feedback=feedback)
+                return StoredRecord.of(key, with_rules(record, rules, would))
             verdict = by_points(points, most, verdict)
         return replace(
             self,
@@ -116,7 +119,7 @@ class StoredRecord:
             score=points,
             max_score=most,
             points=_points(rules),
-            counted=_dumped(rules, would),
+            counted=_dumped(feedback, rules, would),
         )
 
     def loses_alike(self, other: StoredRecord) -> bool:
@@ -150,9 +153,14 @@ class StoredRecord:
         """The scores of the rules, and of those of `would_score`, without unpacking the record."""
         rules, would = (
             tuple(RuleScore(**{**values, "judged": Judged(values["judged"])}) for values in scores)
-            for scores in json.loads(self.counted)
+            for scores in json.loads(self.counted)[1:]
         )
         return rules, would
+
+    @property
+    def feedback(self) -> Feedback:
+        """What students see of the record."""
+        return Feedback(json.loads(self.counted)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +224,7 @@ class Result:
         rules, would = self.stored.scores
         if (rules, would) != (record.rules, record.would_rules):
             record = with_rules(record, rules, would)
-        return self._of_its_own(record)
+        return self._of_its_own(replace(record, feedback=self.stored.feedback))
 
     @property
     def brief(self) -> Record:
@@ -252,8 +260,8 @@ def _points(rules: Iterable[RuleScore]) -> str:
     return json.dumps({rule.rule: [rule.points, rule.max_points] for rule in rules})
 
 
-def _dumped(*scores: Iterable[RuleScore]) -> str:
-    return json.dumps([[asdict(score) for score in part] for part in scores])
+def _dumped(feedback: Feedback, *scores: Iterable[RuleScore]) -> str:
+    return json.dumps([feedback, *([asdict(score) for score in part] for part in scores)])
 
 
 def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:

@@ -145,7 +145,10 @@ def batch(options: BatchOptions) -> ExitCode:
     with open_store(store, create=True) as run_store, run_locks(store) as locks:
         if decided is None:
             decided = _decided_before(run_store, lab.name, folder)
+        last = run_store.known(lab.name, batches.place_of(folder))
         run = batches.plan(run_store, plan, folder, discovered.submissions, overrides=decided, roster=roster)
+        if last is not None and batches.rescore(run_store, plan, last, run):
+            notify(f"since run {last.id} only points or what students see changed: its records are rescored")
         failed = grade_all(run_store, run, where=options.where, locks=locks, again=again)
         before = run_store.current(run.lab, run.folder)
         run_store.make_current(run)

@@ -13,8 +13,9 @@ from grader import pipeline
 from grader.assignment.source import collect
 from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
 from grader.cli.output import Detail, check_format, check_output
-from grader.cli.parser import argument, option, path_option, repeated, shared
+from grader.cli.parser import argument, number, option, path_option, repeated, shared
 from grader.cli.terminal import status
+from grader.core.case import Number
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, Submission, ungraded, write
@@ -27,6 +28,7 @@ from grader.system.sandbox import LEVELS, require
 _PATH = "The file to grade, or a folder that contains it at any depth."
 _FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
 _ALSO = "Write another report of the same grading to a file. Repeatable."
+_HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
 
 _STAGES = {
@@ -53,6 +55,7 @@ class RunOptions:
     output: Path | None = path_option("--output", "FILE", "Write the report to this file instead of printing it.")
     also: tuple[str, ...] = repeated("--also", "FORMAT=FILE", _ALSO)
     how: HowGraded = shared(HowGraded)
+    hand_in: int | None = option("--hand-in", "N", _HAND_IN, type=number(Number("hand-in", 1)))
     require_sandbox: str | None = sandbox_option()
     detail: Detail = shared(Detail)
 
@@ -84,6 +87,7 @@ def run(options: RunOptions) -> ExitCode:
         cases=selected.cases,
         hidden=selected.hidden,
         options=check_options(lab, options.how.options()),
+        hand_in=options.hand_in,
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (options.format, *others)),
     )
     if options.format in FORMATS:

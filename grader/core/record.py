@@ -14,7 +14,19 @@ from grader.core.errors import unwritable
 from grader.core.optional_stages import StageFailure
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
-from grader.core.verdict import Advice, Audience, CallStage, Cause, Finding, Outcome, RuleScore, Stage, Tool, Verdict
+from grader.core.verdict import (
+    Advice,
+    Audience,
+    CallStage,
+    Cause,
+    Feedback,
+    Finding,
+    Outcome,
+    RuleScore,
+    Stage,
+    Tool,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -151,6 +163,10 @@ class Record:
     failed_stages: tuple[StageFailure, ...] = ()
     """The stages that failed although the grading went on, because they cannot change points. Reports lack what these
     stages would have found."""
+    feedback: Feedback = Feedback.FULL
+    """What students see of it, by the rubric at the time of the grading. Instructors see everything."""
+    hand_in: int | None = None
+    """The number of this hand-in of its student, as far as the platform says."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
@@ -267,6 +283,7 @@ def _comparable(record: Record) -> Record:
             replace(cause, lines=(), hint="") if hangs.intersection(cause.cases) else cause for cause in record.causes
         ),
         cpu_seconds={},
+        feedback=Feedback.FULL,
         environment=Environment(),
         protection=Protection(),
         pictures=(),

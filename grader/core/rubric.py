@@ -8,8 +8,9 @@ that does nothing shows none of these findings. So a rule of the last kind earns
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
-from grader.core.verdict import Judged
+from grader.core.verdict import Feedback, Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,34 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """When students see another part of their report."""
+
+    feedback: Feedback
+    start: datetime | None = None
+    """It holds for gradings from then on; None: at any time."""
+    hand_ins: int = 0
+    """It holds from this hand-in of a student on; 0: for all, also where the number is not known."""
+
+    def holds(self, time: datetime, hand_in: int | None) -> bool:
+        """Whether it holds for a grading at this time of the hand-in with this number, None where it is not known."""
+        return (self.start is None or self.start <= time) and self.hand_ins <= (hand_in or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
-    """All rules, in the file's order."""
+    """All rules, in the file's order, and what students see of their reports."""
 
     seed: int
     rules: tuple[Rule, ...]
+    feedback: Feedback = Feedback.FULL
+    """What students see where no release holds."""
+    releases: tuple[Release, ...] = ()
+
+    def feedback_at(self, time: datetime, hand_in: int | None = None) -> Feedback:
+        """Return what students see of a grading at this time: the last release that holds says so."""
+        holding = [release.feedback for release in self.releases if release.holds(time, hand_in)]
+        return holding[-1] if holding else self.feedback
 
     @property
     def max_score(self) -> int:

@@ -53,6 +53,14 @@ class Audience(StrEnum):
     INSTRUCTOR = "instructor"
 
 
+class Feedback(StrEnum):
+    """How much of a report students see."""
+
+    FULL = "full"  # everything but what hidden cases do
+    RULES = "rules"  # the points of each rule
+    SCORE = "score"  # score and verdict
+
+
 class Stage(StrEnum):
     """How far a demanded call is, by the public cases."""
 

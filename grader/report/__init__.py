@@ -10,6 +10,7 @@ from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.report import annotate, classroom50, gnu, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, Format, Gradebook, View, as_json, as_log
+from grader.report.released import released
 
 __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradebook", "View"]
 
@@ -26,21 +27,30 @@ def _text(record: Record, view: View) -> Document:
     return as_log(page) if view.workflow else page
 
 
+def _released(render: Format) -> Format:
+    """Return the format for records as their readers may see them."""
+
+    def format_released(record: Record, view: View) -> Document:
+        return render(released(record, view.audience), view)
+
+    return format_released
+
+
 def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - the record shows everything
     return as_json(record)
 
 
 FORMATS: dict[str, Format] = {
-    "text": _text,
+    "text": _released(_text),
     "json": _json,
-    "html": html.render,
-    "gradescope": gradescope.render,
-    "classroom50": classroom50.render,
-    "junit": junit.render,
-    "sarif": sarif.render,
-    "annotations": annotate.render,
-    "gnu": gnu.render,
-    "summary": summary.render,
+    "html": _released(html.render),
+    "gradescope": _released(gradescope.render),
+    "classroom50": _released(classroom50.render),
+    "junit": _released(junit.render),
+    "sarif": _released(sarif.render),
+    "annotations": _released(annotate.render),
+    "gnu": _released(gnu.render),
+    "summary": _released(summary.render),
 }
 """The formats that make a report of one record."""
 

@@ -17,6 +17,7 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome
 from grader.report.document import Document, View, web_page
 from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, points_lost, result_of
+from grader.report.released import released
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
@@ -179,6 +180,7 @@ class _Tally:
 
     def row(self, record: Record) -> _ClassRow:
         """Add a record to the counts and return its row."""
+        record = released(record, self._audience)
         failing = tuple(outcome.case for outcome in record.outcomes if not outcome.passed)
         causes = self._add_causes(record) if record.score is not None else ()
         self._rows += 1

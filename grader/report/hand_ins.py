@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict
+from grader.report.released import released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Progressed:
 
 def progressed(before: Record, now: Record, audience: Audience) -> Progressed:
     """Return what became of the causes that this reader may see."""
-    old, new = (_by_identity(record.all_causes_for(audience)) for record in (before, now))
+    old, new = (_by_identity(released(record, audience).all_causes_for(audience)) for record in (before, now))
     return Progressed(
         submission=now.submission.name,
         verdict=(before.verdict, now.verdict),

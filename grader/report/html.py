@@ -27,6 +27,7 @@ from grader.report.phrases import (
 )
 from grader.report.picture import DrawnScene, drawn
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next
+from grader.report.released import held_back
 from grader.report.start_here import focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
 
@@ -77,6 +78,8 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
         yield incomplete
     if record.verdict is Verdict.JUDGE_ERROR:
         yield f"{no_points_of(record)}. Please show it to your instructor."
+    if sentence := held_back(record):
+        yield sentence
     yield from decisions_of(record)
     yield from failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:

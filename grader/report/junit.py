@@ -17,6 +17,7 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome, RuleScore, Verdict
 from grader.report.document import Document, View, as_xml
 from grader.report.phrases import decision_of, points_of, result_of
+from grader.report.released import held_back
 from grader.report.rule_summary import case_in_full, judged, not_run, rule_summary
 
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
@@ -35,11 +36,23 @@ def render(record: Record, view: View) -> Document:
     else:
         suites = _Suites(record, view.audience)
         root.extend(suites.suite(rule) for rule in judged(record))
+        if not len(root):
+            root.append(_score_alone(record))
     for element in (*root, root):
         _count(element)
     del root.attrib["skipped"]  # Jenkins' schema allows it in suites only
     ET.indent(root, " ")
     return as_xml(root)
+
+
+def _score_alone(record: Record) -> ET.Element:
+    """Return a suite with the score, for a reader who may not see more; it passes with all points."""
+    suite = ET.Element("testsuite", name="score")
+    case = ET.SubElement(suite, "testcase", classname="score", name=points_of(record))
+    if not record.verdict.passed:
+        failure = ET.SubElement(case, "failure", type=record.verdict, message=result_of(record))
+        failure.text = f"{points_of(record)}. {held_back(record)}"
+    return suite
 
 
 class _Suites:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from grader.core.losses import cases_that_cost
 from grader.core.record import Record
-from grader.core.verdict import Audience, Outcome, RuleScore
+from grader.core.verdict import Audience, Feedback, Outcome, RuleScore
 from grader.report.document import Document
 from grader.report.page import Page
 from grader.report.phrases import decision_of, withheld_of
+from grader.report.released import held_back
 from grader.report.trace import legend, show_case
 
 _WIDTH = 100
@@ -32,6 +33,9 @@ def rule_summary(record: Record, score: RuleScore, audience: Audience) -> Docume
     decision = decision_of(record, score.rule)
     if decision:
         page.write(decision, hang=4)
+    if record.feedback is not Feedback.FULL:
+        page.write(f"{held_back(record)} Handout: {score.handout}.")
+        return page.text()
     if not_run(record, score):
         page.write("Not looked at: nothing could be run.")
         return page.text()

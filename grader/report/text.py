@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import partial
 
 from grader.core.record import Record
-from grader.core.verdict import Audience, Cause, RuleScore, Tool, Verdict
+from grader.core.verdict import Audience, Cause, Feedback, RuleScore, Tool, Verdict
 from grader.report.document import Document
 from grader.report.escape import escape_lines
 from grader.report.footer import MORE, footer, graded_briefly, next_step, reproduce
@@ -31,6 +31,7 @@ from grader.report.phrases import (
     withheld_of,
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly
+from grader.report.released import held_back
 from grader.report.start_here import Focus, focus, start_here
 from grader.report.text_picture import show_charts, show_states
 from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
@@ -91,6 +92,10 @@ def render(
 
 def _sections(record: Record, audience: Audience, without: Container[ReportPart]) -> Iterator[Section]:
     yield _limited(0, partial(_headline, record=record), 12, 4)
+    if record.feedback is not Feedback.FULL:
+        rules = () if ReportPart.POINTS in without else record.rules
+        yield Section(rank=1, versions=(partial(_held_back, record=record, rules=rules),))
+        return
     if record.verdict is Verdict.ACCEPTED and not record.overrides:
         yield Section(rank=1, versions=(partial(_all_well, record=record),))
     else:
@@ -152,6 +157,19 @@ def _headline(page: Page, record: Record, most: int) -> None:
         page.write(note, indent=2, hang=4)
     if len(notes) > most:
         page.write(dim(f"... and {len(notes) - most} more notes"), indent=2)
+
+
+def _held_back(page: Page, record: Record, rules: Sequence[RuleScore]) -> None:
+    """Write that not everything is shown, and the points of the rules."""
+    page.write(held_back(record), indent=2)
+    if not rules:
+        return
+    page.heading("Points")
+    width = max(len(score.rule) for score in rules)
+    for score in rules:
+        missing = score.points - score.max_points
+        figures = f"{missing or '':>4}  {f'{score.points}/{score.max_points}':>7}  {pad(score.rule, width)}  "
+        page.crop(strong(figures) if missing else dim(figures), score.title, indent=2)
 
 
 def _all_well(page: Page, record: Record) -> None:

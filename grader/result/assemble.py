@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 import grader
@@ -77,6 +78,8 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         notation=dict(lab.notation),
         output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
         unchecked=lab.runtime.unchecked(attempt.options) if coverage is None else coverage,
+        feedback=lab.rubric.feedback_at(datetime.now(UTC), attempt.hand_in),
+        hand_in=attempt.hand_in,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from grader.core.errors import DriverError
 from grader.core.losses import with_costs
@@ -14,17 +15,18 @@ from grader.judge import score
 
 
 def rescored(record: Record, rubric: Rubric) -> Record | None:
-    """Return the record that a grading with the points, titles and places of this rubric would have made.
+    """Return the record that a grading by this rubric would make now, with its points, titles and places of rules.
 
-    The rubric must have the same rules, judged in the same way. The pictures stay those of the grading, and a record
-    without a score stays as it is. None: other rules lose points than before, so only a grading knows the rules of the
-    causes.
+    What students see of it is what the rubric says now. The rubric must have the same rules, judged in the same way.
+    The pictures stay those of the grading, and a record without a score stays as it is. None: other rules lose points
+    than before, so only a grading knows the rules of the causes.
     """
     if record.score is None:
         return record
     rules = score.rescored(record.rules, rubric)
     if not score.lose_alike(record.rules, rules):
         return None
+    record = replace(record, feedback=rubric.feedback_at(datetime.now(UTC), record.hand_in))
     return with_rules(record, rules, score.rescored(record.would_rules, rubric))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from grader.assignment import rubric
 from grader.core.errors import RubricError
 from grader.core.rubric import Rubric
-from grader.core.verdict import Judged
+from grader.core.verdict import Feedback, Judged
 from grader.labs.paged_kv.lab import FACETS, lab
 
 _FACETS = frozenset(facet.name for facet in FACETS)
@@ -172,3 +173,80 @@ def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str
 
     with pytest.raises(RubricError, match=r"handout.toml:\d+: write a table \[clauses\]"):
         rubric.load_clauses(path)
+
+
+_NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+_POLICY = """feedback = "rules"
+
+[[release]]
+from = 2026-12-01T00:00:00+01:00
+feedback = "full"
+
+[[release]]
+hand_ins = 3
+feedback = "score"
+
+[[release]]
+from = 2027-01-01T00:00:00Z
+hand_ins = 2
+feedback = "full"
+"""
+
+
+@pytest.mark.parametrize(
+    ("time", "hand_in", "feedback"),
+    [
+        (_NOON - timedelta(days=2), None, Feedback.RULES),
+        (_NOON - timedelta(hours=13), 2, Feedback.FULL),  # noon minus 13 hours is midnight in that zone
+        (_NOON - timedelta(hours=13, seconds=1), 2, Feedback.RULES),
+        (_NOON, 3, Feedback.SCORE),
+        (_NOON, None, Feedback.FULL),
+        (_NOON + timedelta(days=40), 1, Feedback.FULL),
+        (_NOON + timedelta(days=40), 3, Feedback.FULL),
+    ],
+)
+def test_the_last_release_that_holds_says_what_students_see(
+    tmp_path: Path, time: datetime, hand_in: int | None, feedback: Feedback
+) -> None:
+    """By the time of the grading and the number of the hand-in; one that is not known fulfills no number."""
+    text = f"seed = 1\n{_POLICY}{REAL}".replace("seed = 20110\n", "")
+
+    assert loaded(tmp_path, text).feedback_at(time, hand_in) is feedback
+
+
+def test_without_a_policy_students_see_everything() -> None:
+    """As before there was one."""
+    assert lab().rubric.feedback_at(_NOON, 7) is Feedback.FULL
+
+
+def test_a_policy_changes_nothing_of_the_judging(tmp_path: Path) -> None:
+    """So a record is rescored for another one."""
+    assert loaded(tmp_path, f'feedback = "score"\n{REAL}').judging == lab().rubric.judging
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ('feedback = "ful"', "1: unknown feedback 'ful' (did you mean full?)"),
+        ("feedback = 3", "1: feedback must be text in quotes; one of: full, rules, score"),
+        ("[[release]]\nhand_ins = 2", "1: release.feedback is missing; one of: full, rules, score"),
+        ('[[release]]\nfeedback = "full"', "1: a release needs a time or a number of hand-ins: write from = 2026-"),
+        (
+            '[[release]]\nfeedback = "full"\nfrom = "tomorrow"',
+            "3: release.from must be a time with its zone: write from",
+        ),
+        ('[[release]]\nfeedback = "full"\nfrom = 2026-12-01T00:00:00', "3: release.from must be a time with its zone"),
+        ('[[release]]\nfeedback = "full"\nfrom = 2026-12-01', "3: release.from must be a time with its zone"),
+        ('[[release]]\nfeedback = "full"\nhand_ins = 0', "3: release.hand_ins must be a whole number from 1 to 1000"),
+        ('[[release]]\nfeedback = "full"\nhand_in = 2', "3: unknown key 'release.hand_in' (did you mean hand_ins?)"),
+        ('[release]\nfeedback = "full"', "1: release must contain only tables: write [[release]] above each"),
+    ],
+)
+def test_a_wrong_policy_is_said_with_its_line(tmp_path: Path, policy: str, said: str) -> None:
+    """And with what to write."""
+    top = policy.startswith("feedback")
+    text = f"{policy}\n{REAL}" if top else f"seed = 1\n{policy}\n{REAL}".replace("seed = 20110\n", "")
+    line, _, words = said.partition(": ")
+    mistake = f"{int(line) + (not top)}: {words}"
+
+    assert any(each.startswith(mistake) for each in mistakes(tmp_path, text))

@@ -134,6 +134,35 @@ def test_a_program_with_a_defect_keeps_the_rest(box: Autograder, sample: str, to
     assert results["extra_data"]["verdict"] == sample.partition("/")[0]
 
 
+@pytest.mark.parametrize(("before", "number"), [(0, 1), (2, 3)])
+def test_the_number_of_the_hand_in_is_gradescopes(box: Autograder, before: int, number: int) -> None:
+    """By which a rubric may say what students see; all hand-ins before this one are in the metadata."""
+    words = _words_of_grader(box, before=before)
+
+    assert words[words.index("--hand-in") + 1] == str(number)
+
+
+def test_without_metadata_the_number_is_not_known(box: Autograder) -> None:
+    """Then it is graded all the same."""
+    assert "--hand-in" not in _words_of_grader(box, before=None)
+
+
+def _words_of_grader(box: Autograder, before: int | None) -> list[str]:
+    """The options that the grader is started with; the student has handed in `before`, None: nothing says how often."""
+    python, log = box.source / ".venv" / "bin" / "python", box.place / "words"
+    text = python.read_text(encoding="utf-8")
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >"{log}"\n{text.partition(chr(10))[2]}', encoding="utf-8")
+    try:
+        box.hand_in(RIGHT, before=before or 0)
+        if before is None:
+            (box.place / "submission_metadata.json").unlink()
+        start(box).communicate(timeout=100)
+    finally:
+        python.write_text(text, encoding="utf-8")
+    assert box.read()["score"] > 0
+    return log.read_text(encoding="utf-8").splitlines()
+
+
 def test_what_does_not_compile_is_told_the_compilers_words(box: Autograder) -> None:
     """It has no points, in every test."""
     results, _ = graded(box, SAMPLES / "compile_error" / "sign_compare")

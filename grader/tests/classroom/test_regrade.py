@@ -67,7 +67,7 @@ def test_other_points_need_no_grading(place: Path) -> None:
     said = regrade(place)
 
     assert said.code == 3, said.err  # one submission still needs a person
-    assert "only points have changed since run 1: its records are rescored, and nothing is run" in said.err
+    assert "since run 1 only points or what students see changed: records are rescored, nothing is run" in said.err
     assert "run 2: 4 submissions, 3 of them graded already" in said.err
     with counters_in_process(cases=place / "cases", rubric=lab().read_rubric(place / "other.toml")):
         grade("batch", "in", "--lab", "counter", "--store", "anew.sqlite", cwd=place)
@@ -150,6 +150,35 @@ def test_what_people_decided_stays(place: Path) -> None:
     with open_store(place / "grades.sqlite") as store:
         assert [records(store, number)["bob"].score for number in (1, 2, 3)] == [60, 90, 60]
         assert records(store, 3)["bob"].verdict is Verdict.WRONG_ANSWER
+
+
+def test_what_students_see_is_released_without_a_grading(place: Path) -> None:
+    """Instructors see everything before, and the old run stays as it was."""
+    rubric = place / "cases" / "rubric.toml"
+    text = rubric.read_text(encoding="utf-8")
+    rubric.write_text(f'feedback = "score"\n{text}', encoding="utf-8")
+    assert "run 2 counts now" in regrade(place, "--apply").err
+    before, whole = (grade("show", "bob", *words, cwd=place).out for words in ((), ("--instructor",)))
+    release = '[[release]]\nfrom = 2020-01-01T00:00:00Z\nfeedback = "full"\n'
+    rubric.write_text(f'feedback = "score"\n{text}\n{release}', encoding="utf-8")
+    assert "run 3 counts now" in regrade(place, "--apply").err
+
+    assert before == "bob: wrong answer, 60 of 100 points\n\n  Only the score is shown for this hand-in.\n"
+    assert "below" in whole
+    assert "Start here: the most likely cause" in grade("show", "bob", cwd=place).out
+    assert grade("show", "bob", "--run", "2", cwd=place).out == before
+    assert "feedback" in grade("show", "bob", "--run", "2", "--format", "json", cwd=place).out
+
+
+def test_a_batch_takes_over_what_only_other_points_would_grade_again(place: Path) -> None:
+    """As a regrade does; what was not there before is graded."""
+    shutil.copy(place / "other.toml", place / "cases" / "rubric.toml")
+    put(place / "in" / "zoe" / NAME, BELOW.replace("add", "add ").encode())
+    with counters_in_process(cases=place / "cases", rubric=lab().read_rubric(place / "other.toml")):
+        said = grade("batch", "in", "--lab", "counter", cwd=place)
+
+    assert "since run 1 only points or what students see changed: its records are rescored" in said.err
+    assert "run 2: 5 submissions, 3 of them graded already" in said.err
 
 
 @pytest.mark.timeout(120)

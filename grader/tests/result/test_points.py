@@ -12,8 +12,8 @@ import pytest
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.core.picture import Drawing
-from grader.core.rubric import Rubric
-from grader.core.verdict import Judged
+from grader.core.rubric import Release, Rubric
+from grader.core.verdict import Feedback, Judged
 from grader.judge import score
 from grader.labs import open_lab
 from grader.result.points import rescored
@@ -128,3 +128,18 @@ def test_what_would_have_been_scored_is_rescored_too() -> None:
     assert record.would_score == sum(rule.points for rule in record.would_rules)
     assert again.would_score == sum(rule.points for rule in again.would_rules)
     assert [rule.points for rule in again.would_rules] != [rule.points for rule in record.would_rules]
+
+
+@pytest.mark.parametrize(("hand_in", "feedback"), [(None, Feedback.RULES), (2, Feedback.RULES), (3, Feedback.SCORE)])
+def test_what_students_see_is_decided_when_it_is_graded(hand_in: int | None, feedback: Feedback) -> None:
+    """And again when it is rescored; the number of the hand-in stays in the record."""
+    lab = open_lab("paged_kv")
+    policy = replace(lab.rubric, feedback=Feedback.RULES, releases=(Release(feedback=Feedback.SCORE, hand_ins=3),))
+    cases = select_cases(lab, seed=1, pattern="destroy/*").cases
+    record = pipeline.grade(SAMPLES / "wrong_answer" / "all_null", replace(lab, rubric=policy), cases, hand_in=hand_in)
+    again = rescored(record, lab.rubric)
+
+    assert (record.feedback, record.hand_in) == (feedback, hand_in)
+    assert again is not None
+    assert again.feedback is Feedback.FULL
+    assert rescored(again, policy) == record
