@@ -76,7 +76,7 @@ def regrade(options: RegradeOptions) -> ExitCode:
             decided = load_overrides(people.overrides, plan.lab.rubric, submissions)
         new = batches.replan(store, plan, old, overrides=decided, roster=roster)
         if batches.rescore(store, plan, old, new):
-            notify(f"since run {old.id} only points or what students see changed: records are rescored, nothing is run")
+            notify(f"since run {old.id} only points or what students see changed: its records are rescored")
         grade_all(store, new, where=options.where, locks=locks)
         if new.id == old.id:
             code = summary(store, new)
