@@ -45,7 +45,7 @@ class ChartCell:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From the cell that something waits for to the cell that waits."""
+    """From the cell that something waits for to the cell that waits, each the only one in its column."""
 
     start: ChartCell
     end: ChartCell
@@ -70,6 +70,11 @@ class Chart:
     known: tuple[Shares, ...] = ()
     """Bars of published figures, to compare with."""
 
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.tracks or self.levels or self.bars)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedChart:
@@ -81,3 +86,9 @@ class ComparedChart:
     expected: Chart
     wrong: ChartCell | None = None
     """The first cell that differs."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the two runs differ in it, or the program's own has something that no right run has."""
+        differs = self.wrong is not None or self.actual.bars != self.expected.bars
+        return differs or (self.actual.has_content and not self.expected.has_content)

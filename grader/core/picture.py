@@ -42,6 +42,7 @@ class StatePart:
     """A part of one state, as a lab describes it. `lines` maps the depth and label of a row to its cells."""
 
     title: str
+    """The same in all states of a case. "SCOPE: NAME" where a state has several objects with parts of these names."""
     shape: PanelShape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()

@@ -129,6 +129,11 @@ class DrawnPanel:
     """The number of rows with no difference that the record omits."""
 
     @property
+    def scope(self) -> str:
+        """The object of several that the panel is a part of, such as "engine @2"; else empty."""
+        return self.title.rpartition(": ")[0]
+
+    @property
     def wrong(self) -> bool:
         """Whether any row of the panel is wrong."""
         return any(row.wrong for row in self.rows)
@@ -256,9 +261,12 @@ def _first(words: list[str], difference: Finding | None) -> list[str]:
     if difference is None or not difference.field:
         return words
     place = tuple(f"{name}{behind}" for name in _names(difference) for behind in (":", " to "))
-    if not any(text.startswith(place) for text in words):
+    named = [text for text in words if text.startswith(place)]
+    # Differences of the first of several objects do not name it.
+    named = named or [text for text in words if text.partition(": ")[2].startswith(place)][:1]
+    if not named:
         return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
-    return sorted(words, key=lambda text: not text.startswith(place))
+    return sorted(words, key=lambda text: text not in named)
 
 
 def _names(difference: Finding | None) -> tuple[str, ...]:
@@ -281,7 +289,7 @@ def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
 
 def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
     """Yield what is wrong in one row: the row as a whole, or each cell by its column."""
-    label = row.label or panel.title
+    label = f"{panel.scope}: {row.label}" if panel.scope and row.label else row.label or panel.title
     if row.one_sided:
         yield f"{label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
@@ -307,11 +315,14 @@ def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
 def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
     """Return what the operation of a scene changed or had to change; there is no panel when that is nothing.
 
-    One cell is marked as the first: the wrong cell that the difference `first` names, else the first wrong cell.
+    One cell is marked as the first: the wrong cell that the difference `first` names, else the first wrong cell. Of
+    several objects (`DrawnPanel.scope`), one that stays as it was is shown by its values.
     """
     panels = []
+    speaking = {panel.scope for panel in scene.panels if any(map(_speaks, panel.rows))}
     for panel in _with_first(scene.panels, _names(first)):
-        telling = [row for row in panel.rows if any(cell.speaks for cell in row.cells)]
+        still = bool(speaking) and panel.scope not in speaking and panel.shape is PanelShape.VALUES
+        telling = [row for row in panel.rows if still or _speaks(row)]
         rows = sorted(telling, key=lambda row: max(_PRIORITY[cell.mark] for cell in row.cells), reverse=True)
         rows = rows[:_MOST_NARROWED]
         if panel.shape is not PanelShape.SENTENCES and rows:
@@ -320,18 +331,31 @@ def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
     return replace(scene, panels=tuple(panels))
 
 
+def _speaks(row: DrawnRow) -> bool:
+    return any(cell.speaks for cell in row.cells)
+
+
 def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[DrawnPanel]:
     wrong = [
-        (row, place, row.label + _column(panel, row, [place]) in names)
+        (_likeness(panel, row, place, names), row, place)
         for panel in panels
         if panel.shape is not PanelShape.SENTENCES
         for row in panel.rows
         for place, cell in enumerate(row.cells)
         if cell.wrong
     ]
-    first, at, _ = next((item for item in wrong if item[2]), wrong[0] if wrong else (None, 0, False))
+    _, first, at = max(wrong, key=lambda item: item[0], default=((False, 0), None, 0))
     for panel in panels:
         yield replace(panel, rows=tuple(_marked(row, at) if row is first else row for row in panel.rows))
+
+
+def _likeness(panel: DrawnPanel, row: DrawnRow, place: int, names: Sequence[str]) -> tuple[bool, int]:
+    """Return whether the names of a difference are those of a cell, and how much of them its row's name is."""
+    rows = [f"{panel.scope}: {row.label}", f"{panel.scope}: "] if panel.scope else []
+    rows = [label for label in (*rows, row.label) if label]
+    column = _column(panel, row, [place])
+    begins = [len(label) for label in rows for name in names if name.startswith(label)]
+    return any(label + column in names for label in rows), max(begins, default=0)
 
 
 def _marked(row: DrawnRow, at: int) -> DrawnRow:

@@ -157,23 +157,17 @@ def _legend(page: Page, begin: str, panels: Sequence[DrawnPanel], sides: Sequenc
 def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
     """Write the charts in which something is wrong, as far as they fit in the width."""
     for chart in charts:
-        if not shows_mistake(chart):
+        if not chart.is_wrong:
             continue
         both = (chart.actual, chart.expected)
         room = page.width - _INDENT
         page.blank()
         page.write(dim(chart.expected.title), indent=2)
         for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
-            for line in chart_lines(side, name, wrong, room) if has_content(side) else ():
+            for line in chart_lines(side, name, wrong, room) if side.has_content else ():
                 page.crop(*line, indent=_INDENT)
         if legend := legend_of(*both):
             page.write(dim(legend), indent=_INDENT)
-
-
-def shows_mistake(chart: ComparedChart) -> bool:
-    """Whether the two runs differ in it, or the program's own has something that no right run has."""
-    differs = chart.wrong is not None or chart.actual.bars != chart.expected.bars
-    return differs or (has_content(chart.actual) and not has_content(chart.expected))
 
 
 def chart_lines(chart: Chart, name: str = "", wrong: ChartCell | None = None, room: int = 96) -> Iterator[_Line]:
@@ -208,11 +202,6 @@ def _name_of(chart: Chart, place: ChartCell) -> str:
     """Return the names of a cell's track and column; one that the chart lacks has none."""
     tracks = [track.label for track in chart.tracks[place.track : place.track + 1]]
     return " ".join([*tracks, *chart.columns[place.column : place.column + 1]])
-
-
-def has_content(chart: Chart) -> bool:
-    """Whether there is anything to draw."""
-    return bool(chart.tracks or chart.levels or chart.bars)
 
 
 def legend_of(*charts: Chart) -> str:

@@ -23,36 +23,36 @@ _TABLE, _NULL = "table", "NULL"
 
 
 def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
-    """Yield the parts for a described record; each engine has its own parts."""
+    """Yield the parts for a described record; each engine has its own parts, with one title in the whole trace."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     for number, engine in engines.items():
-        of = f" of engine {number}" if len(engines) > 1 or number > 1 else ""
-        yield _pool(engine, of)
-        yield from _outside(engine, of)
+        scope = f"engine @{number}: " if described["slots"] > 1 else ""
+        yield _pool(engine, scope)
+        yield from _outside(engine, scope)
         if "total_local_blocks" in engine:
-            yield from _management(engine, of)
+            yield from _management(engine, scope)
 
 
-def _outside(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
+def _outside(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
     """List what was written outside the blocks, one row per place, because the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
-        yield StatePart(title=f"outside the blocks{of}", shape=PanelShape.VALUES, lines=written)
+        yield StatePart(title=f"{scope}outside the blocks", shape=PanelShape.VALUES, lines=written)
 
 
-def _management(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
+def _management(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
     sequences: Sequence[Mapping[str, Any]] = engine["active_seqs"]
     yield StatePart(
-        title=f"block tables{of}",
+        title=f"{scope}block tables",
         shape=PanelShape.TREE,
         columns=tuple(f"[{entry}]" for entry in range(L2_PT_SIZE)),
         lines={key: cells for sequence in sequences for key, cells in _sequence(sequence)},
     )
 
-    yield StatePart(title=f"active_seqs{of}", shape=PanelShape.CHAIN, lines=_list(engine, sequences))
+    yield StatePart(title=f"{scope}active_seqs", shape=PanelShape.CHAIN, lines=_list(engine, sequences))
     names = ("free_local_blocks", "total_local_blocks")
     counters = {(0, name): (str(engine[name]),) for name in names}
-    yield StatePart(title=f"counters{of}", shape=PanelShape.VALUES, lines=counters)
+    yield StatePart(title=f"{scope}counters", shape=PanelShape.VALUES, lines=counters)
 
 
 def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
@@ -84,7 +84,7 @@ def _l1(table: Any) -> str:
     return table if isinstance(table, str) else _TABLE
 
 
-def _pool(engine: Mapping[str, Any], of: str) -> StatePart:
+def _pool(engine: Mapping[str, Any], scope: str) -> StatePart:
     """Return a grid with a row for each block: how many sequences use it, then its 16 words."""
     counts = list(map(str, engine.get("ref_count", ())))
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
@@ -96,7 +96,7 @@ def _pool(engine: Mapping[str, Any], of: str) -> StatePart:
         for block in range(max(len(rows), len(counts)))
     }
     return StatePart(
-        title=f"pool and ref_count{of}",
+        title=f"{scope}pool and ref_count",
         shape=PanelShape.GRID,
         columns=("ref_count", *(f"slot {slot}" for slot in range(KV_PER_BLOCK))),
         lines=lines,

@@ -40,17 +40,35 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     }
   });
 }
-for (const focus of document.querySelectorAll(".focus")) {
-  const from = focus.querySelector(".code .here"), to = focus.querySelector("td.first");
-  const path = focus.querySelector(".thread path");
-  if (!path || !to) continue;
-  const draw = () => {
+const fit = (frame) => {
+  const tables = frame.querySelectorAll(":scope > .cells");
+  for (const table of tables) table.classList.remove("folds");
+  for (const table of tables) table.classList.toggle("folds", table.offsetWidth > frame.clientWidth);
+  frame.classList.toggle("scrolls", frame.scrollWidth > frame.clientWidth + 1);
+};
+const widths = new WeakMap();
+const watcher = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    if (!contentRect.width || widths.get(target) === contentRect.width) continue;
+    widths.set(target, contentRect.width);
+    fit(target);
+  }
+  draw();
+});
+const draw = () => {
+  for (const focus of document.querySelectorAll(".focus")) {
+    const from = focus.querySelector(".code .here"), to = focus.querySelector("td.first");
+    const path = focus.querySelector(".thread path");
+    if (!path || !to) continue;
     const whole = focus.getBoundingClientRect(), line = from.getBoundingClientRect(), cell = to.getBoundingClientRect();
     const left = whole.left + focus.clientLeft, top = whole.top + focus.clientTop;
-    const x = cell.left + cell.width / 2 - left, between = to.closest(".states").getBoundingClientRect().top - top - 4;
+    const beside = to.closest(".state").getBoundingClientRect().right - left + 8;
+    const between = to.closest(".states").getBoundingClientRect().top - top - 4;
     const right = from.closest("pre").getBoundingClientRect().right - left, height = line.top + line.height / 2 - top;
-    path.setAttribute("d", `M ${x} ${cell.top - top} V ${between} H ${right + 8} V ${height} H ${right}`);
-  };
-  draw();
-  addEventListener("resize", draw);
-}
+    path.setAttribute("d", `M ${cell.left + cell.width / 2 - left} ${cell.top - top} v -3 H ${beside} V ${between} H ${right + 8} ` +
+      `V ${height} H ${right}`);
+  }
+};
+for (const frame of document.querySelectorAll(".panel, .state, .scroll, pre")) watcher.observe(frame);
+draw();
+addEventListener("resize", draw);

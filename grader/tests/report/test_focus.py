@@ -186,7 +186,7 @@ def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
 def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:
     """It has a row of its own, called as the report calls it."""
     engine = {"pool": [["."] * 16], "ref_count": [1], "outside": ["40 bytes behind the pool"]}
-    parts = {part.title: [label for _, label in part.lines] for part in picture({"engines": {1: engine}})}
+    parts = {part.title: [label for _, label in part.lines] for part in picture({"engines": {1: engine}, "slots": 1})}
 
     assert parts == {"pool and ref_count": ["block 0"], "outside the blocks": ["40 bytes behind the pool"]}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,15 +28,6 @@ _FIRST_SCREENS = {
 _SHOWN = "document.querySelector('.scene:not([hidden]) .says').innerText"
 _ROWS = "[...document.querySelectorAll('#table tbody tr')].filter((row) => row.offsetParent)"
 _NAMES = f"{_ROWS}.map((row) => row.cells[0].innerText).join(' ')"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One for all tests of this module."""
-    path = chromium()
-    assert path is not None
-    with Browser(path, tmp_path_factory.mktemp("chromium")) as started:
-        yield started
 
 
 def shown(browser: Browser, folder: Path, name: str) -> Browser:

@@ -22,6 +22,7 @@ from grader.assignment.lab import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
+from grader.core.verdict import Visibility
 from grader.pytest_plugin import items
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import ROOT
@@ -77,6 +78,15 @@ def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     chosen = grading_plan(Settings(lab="paged_kv"))
     (folder,) = (ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
     return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(memory_checker=False), draw=drawing)
+
+
+@cache
+def drawn_public(lab_name: str, sample: str) -> Record:
+    """Return the record of a sample (`VERDICT/NAME`) by the written public cases of its lab, with pictures."""
+    plan = grading_plan(Settings(lab=lab_name))
+    cases = [case for case in plan.cases if case.generated is None and case.visibility is Visibility.PUBLIC]
+    folder = ROOT / "submissions" / lab_name / sample
+    return pipeline.grade(folder, plan.lab, cases, GradingOptions(), draw=Drawing.ALL)
 
 
 items.graded = graded  # the items of the samples and the other tests share these records

@@ -24,7 +24,7 @@ _OURS = {
     "table": "class id",
     "tr": "id class data-fails data-verdict",
     "th": "class scope aria-sort",
-    "td": "class colspan data-sort",
+    "td": "class colspan data-at data-sort",
     "span": "class id hidden role",
     "pre": "tabindex",
     "div": "class hidden data-bad aria-live tabindex role aria-labelledby",
@@ -41,7 +41,7 @@ _OURS = {
     "line": "class x1 y1 x2 y2",
     "text": "class x y text-anchor",
     "rect": "class x y width height rx",
-    "path": "d",
+    "path": "class d",
 }
 """The elements that may have attributes, with these attributes; none of these does anything by itself."""
 

@@ -72,7 +72,7 @@ class PoolWords:
 
 
 def described(state: RecordState, seed: int) -> dict[str, object]:
-    """A whole record as plain values: {"reply": ..., "engines": {number: ...}}."""
+    """A whole record as plain values: {"reply": ..., "engines": {number: ...}, "slots": engines of the whole trace}."""
     return {
         "reply": {"kind": state.reply_kind.name, "value": state.reply_value},
         "engines": {
@@ -80,6 +80,7 @@ def described(state: RecordState, seed: int) -> dict[str, object]:
             for number, slot in enumerate(state.slots, start=1)
             if slot.pool_bytes >= 0
         },
+        "slots": len(state.slots),
     }
 
 

@@ -41,18 +41,20 @@ def test_a_description_has_the_handouts_names() -> None:
                 "outside": [],
             }
         },
+        "slots": 1,
     } == played.model.describe(played.record())
 
 
 def test_a_slot_without_a_pool_is_not_described() -> None:
-    """Only engines that are there, by their numbers."""
+    """Only engines that are there, by their numbers, and how many there may be in the trace."""
     played = Played(None, engines=2)
     played.do("@2 llm_init 64")
 
     state: dict[str, Any] = played.model.describe(played.record())
 
-    assert {"reply", "engines"} == state.keys()
+    assert {"reply", "engines", "slots"} == state.keys()
     assert [2] == list(state["engines"])
+    assert 2 == state["slots"]
 
 
 def test_a_destroyed_engine_leaves_its_pool() -> None:
