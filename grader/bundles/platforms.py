@@ -14,6 +14,9 @@ from grader.core.case import Case
 _PACKAGES = ("gcc", "libc6-dev", "python3-venv")
 """Debian's packages for any lab: the sandbox's launcher is compiled once, and the grader has its own environment."""
 
+_LINE_ENDS = b"* text=auto eol=lf\n"
+"""For Git on Windows, which otherwise gives shell scripts line ends that no shell reads."""
+
 
 def _gradescope(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     """Yield the zip that Gradescope takes: the grader's files, and two scripts at its root.
@@ -41,6 +44,8 @@ def _classroom50(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
 def _actions(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     """Yield a workflow for a student's repository on GitHub, and the grader that it runs, as a self-check."""
     yield _filled("actions_workflow.yml", ".github/workflows/self-check.yml", lab)
+    yield _container(lab)
+    yield File(name=f"{FOLDER}/.gitattributes", content=_LINE_ENDS)
     yield from public_tree(lab, cases)
 
 
@@ -55,8 +60,19 @@ def _starter(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     yield _filled("starter_check.sh", "check", lab, runs=True)
     yield _filled("starter_grade.sh", "scripts/grade", lab, runs=True)
     yield _filled("starter_tasks.json.txt", ".vscode/tasks.json", lab)
+    yield _container(lab)
+    yield File(name=".gitattributes", content=_LINE_ENDS)
     yield File(name=".gitignore", content=b"*.o\n.venv/\n__pycache__/\n*.egg-info/\nreport.html\nrepro.*\nrepro\n")
     yield from public_tree(lab, cases)
+
+
+def _container(lab: Lab) -> File:
+    """Return the description of a Linux container with all tools, by the published schema `devContainer.base`.
+
+    Editors and GitHub Codespaces open the folder in it, which is how macOS and Windows can grade. Its image is a plain
+    Debian for both Intel and ARM processors, on which the trials set bundles up; the grader's own script does the rest.
+    """
+    return _filled("devcontainer.json.txt", ".devcontainer/devcontainer.json", lab)
 
 
 def _filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
@@ -74,6 +90,7 @@ def _filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
         "FOLDER": FOLDER,
         "SLUG": _slug(lab),
         "PACKAGES": " ".join([*_PACKAGES, *lab.runtime.packages]),
+        "TOOLS": " ".join([*_PACKAGES, *lab.runtime.packages, *(("make", "gdb") if "Makefile" in lab.starter else ())]),
         "APT": json.dumps(list(lab.runtime.packages)),
         "REPRO": lab.reproduce_command,
     }
@@ -101,7 +118,7 @@ BUNDLES = {
     "actions": Bundle(
         what="a workflow for students' repositories, public cases only",
         make=_actions,
-        then="copy both folders, .github too, into the repository that students start from",
+        then="copy all folders, .github and .devcontainer too, into the repository that students start from",
     ),
     "starter": Bundle(
         what="what students begin with, and the public cases to check themselves",
