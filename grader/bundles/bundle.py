@@ -61,8 +61,11 @@ def zipped(files: Iterable[File]) -> bytes:
     return archive.getvalue()
 
 
-def check_folder(folder: Path, *, replace: bool) -> None:
-    """Raise `UsageError` when a bundle cannot be put there, before any unneeded work is done."""
+def check_folder(folder: Path, *, replace: bool | None = None) -> None:
+    """Raise `UsageError` when a bundle cannot be put there, before any unneeded work is done.
+
+    `replace` is None where the command has no such option.
+    """
     if folder.name in ("", ".."):
         raise UsageError(f"{folder}: write the name of a new folder")
     if not folder.parent.is_dir():
@@ -72,10 +75,11 @@ def check_folder(folder: Path, *, replace: bool) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(f"{folder}: it is not a folder; write the name of a new one")
     if folder.is_dir() and any(folder.iterdir()) and not replace:
-        raise UsageError(f"{folder}: it is not empty; write another name, or --replace to replace an earlier bundle")
+        option = "" if replace is None else ", or --replace to replace an earlier bundle"
+        raise UsageError(f"{folder}: it is not empty; write another name{option}")
 
 
-def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
+def put(files: Iterable[File], folder: Path, *, replace: bool | None = None) -> None:
     """Put the files into a new folder: it exists complete or not at all, however this process ends.
 
     With `replace` an earlier bundle is replaced. Raises `UsageError` like `check_folder`, and when the folder contains

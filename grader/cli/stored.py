@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +42,11 @@ _ENDINGS = {
 
 _PRUNE = "Remove what no run refers to, and the runs that --remove and --keep select; asks first."
 _KEEP = "With --prune: remove all runs of a class but its last N; the run that counts always stays."
-_FORMAT = f"One file for the class: {', '.join(GRADEBOOKS)}; or one for each submission: {', '.join(FORMATS)}."
+_JPLAG = "jplag"
+_FORMAT = (
+    f"One file for the class: {', '.join(GRADEBOOKS)}; or one for each submission: {', '.join(FORMATS)}; "
+    f"or {_JPLAG}, what was handed in, as JPlag compares it."
+)
 _OUTPUT = "The file to write instead of printing it; the folder, for reports of each submission."
 
 RUN = number(Number("run", 1))
@@ -191,7 +196,7 @@ class ExportOptions:
 
     run: int | None = argument("RUN", "The run to export [default: the run that counts].", nargs="?", type=RUN)
     store: Path = store_option()
-    format: str = option("--format", "FORMAT", _FORMAT, default="csv", offer=lambda: [*GRADEBOOKS, *FORMATS])
+    format: str = option("--format", "FORMAT", _FORMAT, default="csv", offer=lambda: [*GRADEBOOKS, *FORMATS, _JPLAG])
     output: Path | None = path_option("--output", "PATH", _OUTPUT)
     partial: bool = flag("--partial", "Export even if some submissions have no score yet.")
     detail: Detail = shared(Detail)
@@ -200,6 +205,8 @@ class ExportOptions:
 def export(options: ExportOptions) -> ExitCode:
     """Export a run: as a table (csv), as records, one per line (jsonl), or as a report for each submission.
 
+    With jplag, it exports what was handed in, without any grade, and prints the command that compares it.
+
     It refuses when some submissions have no score yet, because a gap in a gradebook looks like a zero; --partial
     exports the others. A submission that needs a person has a row with the reason and without a score.
 
@@ -207,14 +214,17 @@ def export(options: ExportOptions) -> ExitCode:
         grade export > grades.csv
         grade export 2 --format jsonl --output run2.jsonl
         grade export --format html --output reports/ --instructor
+        grade export --format jplag --output jplag/
     """
-    check_format(options.format, [*GRADEBOOKS, *FORMATS])
+    check_format(options.format, [*GRADEBOOKS, *FORMATS, _JPLAG])
     if options.format in GRADEBOOKS:
         check_output(options.output)
     elif options.output is None:
         raise UsageError(f"--format {options.format} makes a file for each submission: write --output FOLDER")
     with open_store(options.store, read_only=True) as store:
         run = run_named(store, options.run)
+        if options.format == _JPLAG:
+            return _export_sources(store, run, options.output)
         _check_complete(store, run, partial=options.partial)
         if options.format in GRADEBOOKS:
             _export_class(store, run, options.format, options.output)
@@ -285,6 +295,25 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     notify(f"{len(pages)} reports written to {reports}")
     if pages_of_class:
         notify(f"the page of the class, with all names: {folder / CLASS / 'index.html'}")
+
+
+def _export_sources(store: Store, run: Run, folder: Path | None) -> ExitCode:
+    """Write the folder that JPlag reads, and print the command that compares what is in it."""
+    from grader.bundles.bundle import check_folder, put
+    from grader.bundles.jplag import jplag_folder
+    from grader.labs import open_lab
+
+    assert folder is not None
+    check_folder(folder)
+    if "," in str(folder):
+        raise UsageError(f"--output {folder}: JPlag takes a comma for the end of a name; write a name without one")
+    made = jplag_folder(store, run, open_lab(run.lab))
+    put(made.files, folder)
+    if made.without:
+        notify(f"run {run.id}: without a file, so not there: {_counted(made.without)}")
+    notify(f"{made.count} submissions written to {folder}; with JPlag 6 or newer (github.com/jplag/JPlag), type:")
+    print(shlex.join(made.command(folder)))
+    return ExitCode.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

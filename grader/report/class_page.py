@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.record import Record
@@ -69,9 +69,14 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Docum
 
 
 def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
-    """Return a file name for each report: unique on every file system, and never a path to another folder."""
+    """Return a file name for each report, none of them that of the class's own page."""
+    return tuple(f"{stem}.html" for stem in file_stems(submissions, taken={"index"}))
+
+
+def file_stems(submissions: Iterable[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:
+    """Return a name for the file of each: unique on every file system, and never a path to another folder."""
     names: list[str] = []
-    taken = {"index"}
+    taken = set(taken)
     for submission in submissions:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", submission).strip("_")[-_MOST_NAME:] or "submission"
         name, number = stem, 1
@@ -79,7 +84,7 @@ def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
             number += 1
             name = f"{stem}-{number}"
         taken.add(name.casefold())
-        names.append(f"{name}.html")
+        names.append(name)
     return tuple(names)
 
 

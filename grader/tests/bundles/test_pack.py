@@ -175,7 +175,7 @@ def test_nothing_is_overwritten_without_a_word(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     put(FILES, folder)
     with pytest.raises(UsageError, match="--replace"):
-        put(FILES, folder)
+        put(FILES, folder, replace=False)
     put([File(name="a", content=b"3"), FILES[1]], folder, replace=True)
     (folder / "notes").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="notes in it is not part of this bundle"):

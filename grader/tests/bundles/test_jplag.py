@@ -1,0 +1,161 @@
+"""`grade export --format jplag`: what was handed in, as JPlag reads it, under names that are nobody's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader.labs import open_lab
+from grader.tests.support.command import ROOT, SAMPLES, Said, grade
+from grader.tests.support.counter_house import RIGHT
+from grader.tests.support.counter_lab import counters_in_process
+from grader.tests.support.odd_classes import put
+
+_ROSTER = (
+    "folder,name,sid\nann,Ann Example,1001\npair,Cem Example,1003\npair,Eve Example,1004\nodd,Odd Example,../../up\n"
+    "half,With Id,1005\nhalf,Without Id,\n"
+)
+_HELPER = b"int helper(void);\n"
+
+
+def call(place: Path, *words: str | Path) -> Said:
+    """`grade` in the folder of the class."""
+    return grade(*words, cwd=place)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A class: one student, a pair with a header of their own, one without an id, an odd id, nothing, no id at all."""
+    folder = tmp_path_factory.mktemp("class")
+    for name, sample in {
+        "ann": "wrong_answer/no_copy_on_write",
+        "pair": "accepted/yoda_crlf",
+        "odd": "wrong_answer/all_null",
+        "half": "wrong_answer/append_pointer_scale",
+        "jane": "accepted/beginner_overcommented",
+    }.items():
+        shutil.copytree(SAMPLES / sample, folder / "in" / name, ignore=shutil.ignore_patterns("*.toml"))
+    source = folder / "in" / "pair" / "llm_memory.c"
+    source.write_bytes(b'#include "helper.h"\n' + source.read_bytes())
+    put(folder / "in" / "pair" / "helper.h", _HELPER)
+    put(folder / "in" / "empty" / "notes.txt", b"nothing yet")
+    (folder / "class.csv").write_text(_ROSTER, encoding="utf-8")
+    grade(
+        *("batch", "in", "--lab", "paged_kv", "--roster", "class.csv", "--case", "init/*", "--without-memory-checker"),
+        cwd=folder,
+    )
+    shutil.copytree(folder / "in", folder / "kept")
+    shutil.rmtree(folder / "in")  # the store has what was handed in
+    return folder
+
+
+def test_each_submission_is_a_folder_of_the_students_own_files(place: Path) -> None:
+    """By the id of its students, byte for byte; never outside of the folder; beside it what the course gave."""
+    said = call(place, "export", "--format", "jplag", "--output", "jp")
+    exported = files(place / "jp")
+    submitted = {
+        "1001/llm_memory.c": "ann/llm_memory.c",
+        "1003-1004/llm_memory.c": "pair/llm_memory.c",
+        "1003-1004/helper.h": "pair/helper.h",
+        "up/llm_memory.c": "odd/llm_memory.c",
+        "half/llm_memory.c": "half/llm_memory.c",
+        "jane/llm_memory.c": "jane/llm_memory.c",
+    }
+    base = {"llm_memory.c", "llm_memory.h"}
+
+    assert said.code == 0
+    assert exported.keys() == {
+        *(f"submissions/{name}" for name in submitted),
+        *(f"base-code/{name}" for name in base),
+        "submissions.csv",
+    }
+    for name, original in submitted.items():
+        assert exported[f"submissions/{name}"] == (place / "kept" / original).read_bytes()
+    for name in base:
+        assert exported[f"base-code/{name}"] == open_lab("paged_kv").starter[name].read_bytes()
+
+
+def test_the_list_says_who_is_who(place: Path) -> None:
+    """It lies beside what JPlag reads, which names nobody who has an id. Who has no file is named on stderr."""
+    said = call(place, "export", "--format", "jplag", "--output", "who")
+    rows = list(csv.DictReader(io.StringIO((place / "who" / "submissions.csv").read_text(encoding="utf-8"))))
+    names = " ".join(name for name in files(place / "who" / "submissions"))
+
+    assert {row["folder"]: (row["submission"], row["students"]) for row in rows} == {
+        "1001": ("ann", "Ann Example"),
+        "1003-1004": ("pair", "Cem Example; Eve Example"),
+        "up": ("odd", "Odd Example"),
+        "half": ("half", "With Id; Without Id"),
+        "jane": ("jane", ""),
+    }
+    assert "ann" not in names
+    assert "pair" not in names
+    assert "run 1: without a file, so not there: 1: empty" in said.err
+    assert "5 submissions written to who" in said.err
+
+
+def test_nothing_of_a_grading_is_there(place: Path) -> None:
+    """No case, hidden or public, no rule, no points."""
+    call(place, "export", "--format", "jplag", "--output", "bare")
+    whole = b"\0".join([*(name.encode() for name in files(place / "bare")), *files(place / "bare").values()])
+    cases = [path.stem.encode() for path in (ROOT / "cases" / "paged_kv").glob("*/*.toml") if "_" in path.stem]
+
+    assert len(cases) > 100
+    assert [case for case in cases if case in whole] == []
+    assert b"rubric" not in whole
+
+
+def test_it_prints_the_command_of_jplag(place: Path) -> None:
+    """Every path in it exists but the result; a path with a blank is one word for a shell."""
+    said = call(place, "export", "--format", "jplag", "--output", "in words")
+    words = shlex.split(said.out)
+
+    assert words == [
+        *("java", "-jar", "jplag.jar", "--language", "c", "--base-code", "in words/base-code"),
+        *("--result-file", "in words/result", "in words/submissions"),
+    ]
+    assert all((place / path).is_dir() for path in (words[6], words[9]))
+
+
+def test_a_python_lab_is_compared_as_python(tmp_path: Path) -> None:
+    """With the modules that are given as base code."""
+    sample = ROOT / "submissions" / "scheduler" / "accepted" / "plain"
+    shutil.copytree(sample, tmp_path / "in" / "jane", ignore=shutil.ignore_patterns("*.toml"))
+    call(tmp_path, "batch", "in", "--lab", "scheduler", "--case", "memory/exact")
+    said = call(tmp_path, "export", "--format", "jplag", "--output", "jp")
+
+    assert "--language python3 " in said.out
+    assert files(tmp_path / "jp").keys() == {
+        *("base-code/kv_cache.py", "base-code/scheduler.py"),
+        *("submissions.csv", "submissions/jane/scheduler.py"),
+    }
+
+
+def test_what_cannot_be_exported_says_why(place: Path, tmp_path: Path) -> None:
+    """And writes nothing: no folder, a full one, a comma, a language that JPlag does not know."""
+    put(place / "full" / "mine.txt", b"work")
+    for words, message in (
+        ((), "write --output FOLDER"),
+        (("--output", "full"), "full: it is not empty; write another name\n"),
+        (("--output", "a,b"), "JPlag takes a comma for the end of a name"),
+        (("--output", "no/where"), "there is no folder no"),
+    ):
+        said = call(place, "export", "--format", "jplag", *words)
+        assert (said.code, said.out, message in said.err) == (2, "", True), said.err
+    assert not (place / "a,b").exists()
+    with counters_in_process():
+        put(tmp_path / "in" / "ann" / "counter.sh", RIGHT.encode())
+        call(tmp_path, "batch", "in", "--lab", "counter")
+        said = call(tmp_path, "export", "--format", "jplag", "--output", "jp")
+    assert (said.code, "JPlag does not compare submissions of counter" in said.err) == (2, True)
+    assert not (tmp_path / "jp").exists()
