@@ -54,16 +54,16 @@ def test_the_real_rubric() -> None:
     assert real.max_score == 100
     assert len(real.rules) == 18
     assert real.judged(Judged.BUILD) == "compile"
-    assert real.rule("cow").points == 10
+    assert real.rule("cow").points == 18
     assert real.rule("destroy").covers_cleanup
     with pytest.raises(KeyError):
         real.rule("cows")
 
 
-@pytest.mark.parametrize(("points", "total"), [("9", 101), ("7", 99), ("0", 92)])
+@pytest.mark.parametrize(("points", "total"), [("8", 101), ("6", 99), ("0", 93)])
 def test_points_must_sum_to_100(tmp_path: Path, points: str, total: int) -> None:
     """One point more or less is a mistake."""
-    found = mistakes(tmp_path, edited(("points = 8", f"points = {points}")))
+    found = mistakes(tmp_path, edited(("points = 7", f"points = {points}")))
 
     assert found == [f"1: the points of all rules sum to {total}; they must sum to 100"]
 
@@ -85,8 +85,8 @@ def test_wrong_types_all_at_once(tmp_path: Path) -> None:
     """Nothing is converted quietly, and each has the line of its key."""
     text = edited(
         ("seed = 20110", 'seed = "x"'),
-        ("points = 8", 'points = "8"'),
-        ("points = 10", "points = true"),
+        ("points = 7", 'points = "8"'),
+        ("points = 18", "points = true"),
         ('facets = ["reply"]', 'facets = "reply"'),
         ("covers_cleanup = true", "covers_cleanup = 1"),
     )
@@ -105,7 +105,7 @@ def test_wrong_types_all_at_once(tmp_path: Path) -> None:
 
 def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
     """A wrong type does not hide an unknown facet."""
-    found = mistakes(tmp_path, edited(("points = 8", 'points = "8"'), ('"choice"', '"choise"')))
+    found = mistakes(tmp_path, edited(("points = 7", 'points = "8"'), ('"choice"', '"choise"')))
 
     assert "rules.check-before-allocate.points must be a whole number from 0 to 100, not '8'" in found[0]
     assert "unknown word 'choise' in rules.first-fit.facets" in found[1]
@@ -118,8 +118,8 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (("seed = 20110", "seed = 2147483648"), "seed"),
         (("seed = 20110", "seed = 20110\nsede = 3"), "sede"),
         (("seed = 20110", ""), "seed"),
-        (("points = 8", "points = -8"), "points"),
-        (("points = 8", "point = 8"), "point"),
+        (("points = 7", "points = -8"), "points"),
+        (("points = 7", "point = 8"), "point"),
         (
             ('title  = "a successful call returns 0 or the sequence"', ""),
             f"{line_of(REAL, '[rules.return-value]')}: rules.return-value.title",

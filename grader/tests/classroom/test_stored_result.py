@@ -62,7 +62,7 @@ def test_all_mistakes_are_said_with_their_lines(tmp_path: Path) -> None:
     assert lines == [
         '7: override.reason is missing: write reason = "...", which the student will read',
         "8: there is no submission 'alise' (did you mean alice?)",
-        "10: override.points must be a whole number from 0 to 6, not 7",
+        "10: override.points must be a whole number from 0 to 5, not 7",
         "11: unknown key 'override.raison' (did you mean reason?)",
         "15: address of alice was decided above already",
         '18: override.by is empty: write by = "...", who decided it',
