@@ -90,11 +90,10 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
             attempt = step(attempt)
     if attempt.observed is None:
         return None
-    findings = attempt.case_findings
     return frozenset(
-        found.comparison.case.name
-        for found in findings
-        if not passes(found, lab.rubric.rule(found.comparison.case.rule))
+        findings.comparison.case.name
+        for findings in attempt.case_findings
+        if not passes(findings, lab.rubric.rule(findings.comparison.case.rule))
     )
 
 

@@ -84,7 +84,6 @@ def explain(options: ExplainOptions) -> ExitCode:
     Examples:
         grade cases
         grade explain append/three_sharers
-        grade explain my_cases/two_forks.toml
     """
     from grader.report.page import Page, strong
     from grader.report.text_picture import chart_lines, legend_of

@@ -307,12 +307,12 @@ def _export_sources(store: Store, run: Run, folder: Path | None) -> ExitCode:
     check_folder(folder)
     if "," in str(folder):
         raise UsageError(f"--output {folder}: JPlag takes a comma for the end of a name; write a name without one")
-    made = jplag_folder(store, run, open_lab(run.lab))
-    put(made.files, folder)
-    if made.without:
-        notify(f"run {run.id}: without a file, so not there: {_counted(made.without)}")
-    notify(f"{made.count} submissions written to {folder}; with JPlag 6 or newer (github.com/jplag/JPlag), type:")
-    print(shlex.join(made.command(folder)))
+    sources = jplag_folder(store, run, open_lab(run.lab))
+    put(sources.files, folder)
+    if sources.without:
+        notify(f"run {run.id}: without a file, so not there: {_counted(sources.without)}")
+    notify(f"{sources.count} submissions written to {folder}; with JPlag 6 or newer (github.com/jplag/JPlag), type:")
+    print(shlex.join(sources.command(folder)))
     return ExitCode.ACCEPTED
 
 

@@ -65,6 +65,11 @@ class Rule:
     facets_at: frozenset[tuple[str, str]] = frozenset()
     """Facets that count at one operation, each with the operation."""
 
+    @property
+    def needs_whole_case(self) -> bool:
+        """Whether it is judged on what a case leaves at its end."""
+        return bool(self.allocated_by) or self.covers_cleanup
+
     def counts(self, facet: str, call: str) -> bool:
         """Whether a difference in this facet, at this operation, counts for the rule."""
         return (facet in self.facets and (not self.calls or call in self.calls)) or (facet, call) in self.facets_at

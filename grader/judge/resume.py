@@ -6,7 +6,7 @@ played again without the call: what stands between two of its calls is a part of
 that the reference has there. The case passes when each part is right, whatever its rule.
 
 That is only for cases that are about another call: the folder of a case says which. Rules about lost memory and calls
-that close everything need the whole case, because what the harness allocates says nothing about a program.
+that close everything need the whole case, because what the harness made says nothing about a program.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pass_when_resumed(
     parts: list[_Part] = []
     for number, comparison in enumerate(comparisons):
         rule = lab.rubric.rule(comparison.case.rule)
-        if _is_stopped(comparison) and not (rule.allocated_by or rule.covers_cleanup):
+        if _is_stopped(comparison) and not rule.needs_whole_case:
             parts += (_Part(number, case) for case in _parts(comparison, lab))
         if sum(len(part.case.trace.operations) for part in parts) > _MOST_OPERATIONS:
             break

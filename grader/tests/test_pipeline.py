@@ -52,7 +52,19 @@ def written(folder: Path, source: str) -> Path:
 def test_the_steps_are_the_table_of_contents() -> None:
     """In this order; the diagnosis is made again when more is known."""
     assert [stage_name(step) for step in STEPS] == [
-        *("collect", "build", "play", "compare", "resume", "inspect", "diagnose", "pinpoint", "diagnose", "score", "advise")
+        *(
+            "collect",
+            "build",
+            "play",
+            "compare",
+            "resume",
+            "inspect",
+            "diagnose",
+            "pinpoint",
+            "diagnose",
+            "score",
+            "advise",
+        )
     ]
 
 

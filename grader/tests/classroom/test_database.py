@@ -266,7 +266,7 @@ def test_tables_need_no_more_than_what_stands_beside_a_record(tmp_path: Path, na
     assert GRADEBOOKS[name]([one.brief for one in results]) == GRADEBOOKS[name]([one.record for one in results])
 
 
-@pytest.mark.parametrize("large", ["s0.html", "s1.html", "index.html"])
+@pytest.mark.parametrize("large", ["students/s0.html", "students/s1.html", "class/index.html"])
 def test_a_full_disk_while_reports_are_written_is_one_message(tmp_path: Path, large: str) -> None:
     """Whichever page does not fit. A limit of file size stands for the disk, because anybody may set one."""
     path, folder, limit = tmp_path / "grades.sqlite", tmp_path / "reports", 100_000
@@ -276,8 +276,9 @@ def test_a_full_disk_while_reports_are_written_is_one_message(tmp_path: Path, la
     with open_store(path, create=True) as store:
         store.add_run(RUN, [entry(f"s{number}") for number in range(3)])
         for number in range(3):
-            is_large = large in (f"s{number}.html", "index.html")
-            store.add_record(StoredRecord.of(f"key of s{number}", records[large] if is_large else record_of()))
+            is_large = Path(large).name in (f"s{number}.html", "index.html")
+            content = records[Path(large).name] if is_large else record_of()
+            store.add_record(StoredRecord.of(f"key of s{number}", content))
     limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
     words = command("export", "--format", "html", "--output", folder, "--store", path)
     done = subprocess.run(
@@ -288,6 +289,6 @@ def test_a_full_disk_while_reports_are_written_is_one_message(tmp_path: Path, la
 
     assert (done.returncode, done.stderr.count("\n")) == (3, 2), done.stderr
     assert f"grade: {folder / large} {expected[0]}\n{expected[1]}" in done.stderr
-    assert sorted(page.name for page in folder.iterdir()) == [
-        name for name in ("s0.html", "s1.html", "s2.html") if name < large or large == "index.html"
+    assert sorted(page.name for page in (folder / "students").iterdir()) == [
+        name for name in ("s0.html", "s1.html", "s2.html") if f"students/{name}" < large or large == "class/index.html"
     ]

@@ -52,7 +52,8 @@ def _text(report: str) -> Told:
     head = " ".join(report.partition("\n\n")[0].split())
     points = re.search(r"(accepted|[a-z])(?:,| public part:) (\d+) of (\d+) points", head)
     assert points is not None
-    rows = re.findall(r"^ +(?:-\d+)? +(\d+)/(\d+) +\d+/\d+ +(?!cases )(\S+)", report, re.MULTILINE)
+    section = report.partition("\nPoints, rule by rule ─")[2].partition("\n\n")[0]
+    rows = re.findall(r"^ +(?:-\d+)? +(\d+)/(\d+) +(\S+)", section, re.MULTILINE)
     return Told(
         score=int(points[2]),
         full=int(points[3]),
@@ -65,7 +66,7 @@ def _text(report: str) -> Told:
 def _lost(report: str) -> dict[str, int]:
     """Read the report on one screen: it has a line for each rule that lost points, or one line for all of them."""
     section = report.partition("\nPoints ─")[2].partition("\n\n")[0]
-    rows = re.findall(r"^ +-(\d+) +\d+/\d+ +\d+/\d+ cases +(\S+)", section, re.MULTILINE)
+    rows = re.findall(r"^ +-(\d+) +\d+/\d+ +(\S+)", section, re.MULTILINE)
     together = re.split("full marks|nothing lost", section.partition("\n  lost  ")[2])[0]
     return {rule: int(points) for points, rule in rows} | {
         rule: int(points) for rule, points in re.findall(r"(\S+)\s+-(\d+)", together)

@@ -97,12 +97,12 @@ def _other_sequence(
         other = next((seq_id for name, seq_id in changed.items() if name in difference.field), None)
         if other is None:
             yield difference
-        elif ids[-1] in there and there[ids[-1]] == _of(want, ids[-1]):
-            note = f"Sequence {ids[-1]} is as it must be, but sequence {other} changed too."
-            yield replace(difference, note=note, tags=difference.tags | {"changed-too"})
         elif len(ids) > 1 and other == ids[0]:
             note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
             yield _of_another(difference, note)
+        elif ids[-1] in there and there[ids[-1]] == _of(want, ids[-1]):
+            note = f"Sequence {ids[-1]} is as it must be, but sequence {other} changed too."
+            yield replace(difference, note=note, tags=difference.tags | {"changed-too"})
         else:
             yield _of_another(difference, f"Sequence {ids[-1]} was asked for, but sequence {other} changed.")
 

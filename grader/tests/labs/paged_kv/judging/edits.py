@@ -39,7 +39,9 @@ def tags(judgement: Judgement) -> set[str]:
     return {tag for difference in judgement.differences for tag in difference.tags}
 
 
-NOTED = frozenset({"other-sequence", "misplaced", "none-stored", "nowhere", "old-block", "new-block", "other-block"})
+NOTED = frozenset(
+    {"other-sequence", "changed-too", "misplaced", "none-stored", "nowhere", "old-block", "new-block", "other-block"}
+)
 """Tags that say what was changed instead (wrong_target.py): they come beside those that say what is wrong."""
 
 
