@@ -85,7 +85,9 @@ def focus(record: Record, audience: Audience) -> Focus | None:
         return None
     building = record.build_findings
     if building:
-        return Focus(why=_why_not(record, building[0]), messages=tuple(_messages_of(record, building)))
+        clauses = tuple(cause.clause for cause in record.causes[:1] if cause.clause)
+        messages = tuple(_messages_of(record, building))
+        return Focus(why=_why_not(record, building[0]), clauses=clauses, messages=messages)
     return _of_cause(record, record.first_cause, audience) if record.first_cause is not None else None
 
 
@@ -211,11 +213,10 @@ def start_here(
 def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int, brief: bool) -> None:
     page.heading("Start here")
     page.write(shown.why, indent=2)
+    for clause in shown.clauses:
+        page.labelled("Handout", clause)
     findings = record.build_findings
     rejected = record.verdict is Verdict.REJECTED
-    rule = next((score for score in record.rules if score.rule == findings[0].rule), None)
-    if rule is not None and not rejected:
-        page.labelled("Handout", f"{rule.handout}: {rule.title}")
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
     for message in shown.messages[:most]:

@@ -77,13 +77,17 @@ def _folded(panel: DrawnPanel) -> DrawnPanel:
 
 
 class _SideBySide:
-    """The panels of some states as a table, with the widths of its columns. `titled`: panels have their titles."""
+    """The panels of some states as a table, with the widths of its columns. `titled`: panels have their titles, else
+    only the first of each object has that one's name.
+    """
 
     def __init__(self, panels: Sequence[DrawnPanel], sides: Sequence[Side], *, titled: bool = False) -> None:
         self.panels, self.sides, self.titled = panels, sides, titled
         labels = [max((_wide(_label(panel, row)) for row in panel.rows), default=0) for panel in panels]
         widest = max(labels, default=0)
-        titles = [_wide(panel.title) if titled else widest for panel in panels]
+        self.titles = [panel.title for panel in panels] if titled else list(_scopes(panels))
+        widest = max([widest, *(_wide(title) for title in self.titles if not titled)])
+        titles = [_wide(title) if titled else widest for title in self.titles]
         self.labels = list(map(max, labels, titles))
         self.columns = [_widths(panel, sides) for panel in panels]
         inner = max((sum(widths) + len(widths) - 1 for widths in self.columns), default=0)
@@ -95,8 +99,8 @@ class _SideBySide:
         if len(self.sides) > 1:
             names = (strong(_GAP + pad(side, self.side)) for side in self.sides)
             page.crop(dim(" " * self.labels[0]), *names, indent=_INDENT)
-        for panel, label, widths in zip(self.panels, self.labels, self.columns, strict=True):
-            title = panel.title if self.titled and any(row.label for row in panel.rows) else ""
+        for panel, label, widths, name in zip(self.panels, self.labels, self.columns, self.titles, strict=True):
+            title = name if not self.titled or any(row.label for row in panel.rows) else ""
             if panel.columns or title:
                 above = " ".join(f"{name:>{wide}}" for name, wide in zip(panel.columns, widths, strict=False))
                 columns = [dim(_GAP + pad(above, self.side))] * len(self.sides)
@@ -124,6 +128,14 @@ class _SideBySide:
             yield Span(_marked(text, mark), _STYLES[mark])
             used += wide + (place > 0)
         yield Span(" " * (self.side - used))
+
+
+def _scopes(panels: Sequence[DrawnPanel]) -> Iterator[str]:
+    """Yield the object that each panel is a part of, empty where that is the object of the one before it."""
+    before = ""
+    for panel in panels:
+        yield panel.scope if panel.scope != before else ""
+        before = panel.scope
 
 
 def _label(panel: DrawnPanel, row: DrawnRow) -> str:

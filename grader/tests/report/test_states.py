@@ -88,3 +88,12 @@ def test_everything_shows_it_too() -> None:
     lines = str(text.render(drawn("no_copy_on_write"), everything=True)).splitlines()
 
     assert [line for line in lines if line.startswith("  State  ")] == ["  State     after the operation"]
+
+
+def test_rows_of_two_engines_stand_below_their_names() -> None:
+    """Each name once, at the first row of its engine; without several engines there is none."""
+    lines = table(drawn("append_uses_stale_global"))
+    named = [line.split()[0:2] for line in lines if line.strip().startswith("engine @")]
+
+    assert named == [["engine", "@1"], ["engine", "@2"]]
+    assert not [line for line in table(drawn("no_copy_on_write")) if "engine" in line]

@@ -21,6 +21,7 @@ from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
 from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
 from grader.runtime.native.compile.link import Linked, link
+from grader.runtime.native.compile.macros import Macros
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, compile_once, link_file
 from grader.runtime.native.project import CProject
 from grader.runtime.native.scan.elf import Bind, Elf, Symbols
@@ -71,9 +72,10 @@ def build(
     spent = compiled.cpu_seconds
     if compiled.elf is None:
         if not relaxed:
-            lines = source.decode(errors="replace").splitlines()
+            macros = Macros.of(source.decode(errors="replace"))
             findings += (
-                _with_macro(finding, lines) for finding in _compile_findings(project, work, compiled, own_headers)
+                _with_macro(project, finding, macros)
+                for finding in _compile_findings(project, work, compiled, own_headers)
             )
     elif compiled.foreign:
         findings += [_finding("foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
@@ -183,18 +185,16 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
     )
 
 
-def _with_macro(finding: Finding, lines: Sequence[str]) -> Finding:
+def _with_macro(project: CProject, finding: Finding, macros: Macros) -> Finding:
     """Return a finding of gcc with the line of the macro that stands at its place: what gcc means is written there."""
     place = finding.source[0] if finding.kind == "compiler" and finding.source else None
-    if place is None or not 0 < place.line <= len(lines):
+    if place is None or place.file != project.source_name:
         return finding
-    name = re.match(r"[A-Za-z_]\w*", lines[place.line - 1][max(0, place.column - 1) :])
-    define = re.compile(rf"\s*#\s*define\s+{name[0]}\b") if name is not None else None
-    defined = [number for number, text in enumerate(lines, start=1) if define is not None and define.match(text)]
-    if name is None or not defined:
+    found = macros.at(place.line, place.column)
+    if found is None:
         return finding
-    macro = replace(place, line=defined[0], column=0)
-    text = f"{finding.field} What is meant is written in the macro {name[0]}, at {macro}.".strip()
+    macro = replace(place, line=found.line, column=0)
+    text = f"{finding.field} What is meant is written in the macro {found.name}, at {macro}.".strip()
     return replace(finding, field=text, source=(place, macro))
 
 

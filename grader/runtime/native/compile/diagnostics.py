@@ -44,6 +44,7 @@ _MEANINGS = {
     "-Werror=use-after-free": "gcc sees memory used after it was freed.",
     "-Werror=free-nonheap-object": "gcc sees free() called on something that malloc did not return.",
     "-Werror=parentheses": "Put parentheses around this part, so that its meaning is plain.",
+    "-Werror=pointer-arith": "Standard C has no arithmetic on void *; convert it to char * first, which counts bytes.",
     "-Werror=vla": "An array's length must be a constant here.",
     "-Werror=comment": "A comment starts inside a comment.",
     "-Werror=implicit-fallthrough=": "A case runs on into the next one; write break, or say it in a comment.",
