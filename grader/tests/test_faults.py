@@ -11,7 +11,7 @@ import pytest
 from grader.tests.support.command import ROOT, environment
 from grader.tests.trials.fault_trials import TRIALS
 
-_FEW = ("disk of 2048 KB", "ld: exit later", "ulimit -f 64")
+_FEW = ("disk of 2048 KB", "ld: exit later", "ulimit -f 128")
 _COUNT = 3
 
 

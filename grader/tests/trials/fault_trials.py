@@ -218,7 +218,7 @@ def _of_disks() -> Iterator[Trial]:
 
 def _of_limits() -> Iterator[Trial]:
     for unchecked in (True, False):
-        for limit in ("-v 150000", "-v 400000", "-v 1100000", "-f 64", "-f 1500", "-n 12", "-n 20", "-n 40"):
+        for limit in ("-v 150000", "-v 400000", "-v 1100000", "-f 128", "-f 1500", "-n 12", "-n 20", "-n 40"):
             yield Trial(name=f"ulimit {limit}{'' if unchecked else ', looked at'}", limits=[limit], unchecked=unchecked)
     for limit in ("-u 1", "-u 3"):
         yield Trial(name=f"ulimit {limit}", limits=[limit])
