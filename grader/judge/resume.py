@@ -5,6 +5,9 @@ would cost nearly all points. So where the harness can build the reference's sta
 played again without the call: what stands between two of its calls is a part of its own, which begins in the state
 that the reference has there. The case passes when each part is right, whatever its rule.
 
+The program gets a state from which it goes on, never one that is expected of a call that is still to be judged. It can
+only gain: a case that fails again costs what it cost before.
+
 That is only for cases that are about another call: the folder of a case says which. Rules about lost memory and calls
 that close everything need the whole case, because what the harness made says nothing about a program.
 """
