@@ -190,11 +190,11 @@ def _with_macro(project: CProject, finding: Finding, macros: Macros) -> Finding:
     place = finding.source[0] if finding.kind == "compiler" and finding.source else None
     if place is None or place.file != project.source_name:
         return finding
-    found = macros.at(place.line, place.column)
-    if found is None:
+    definition = macros.at(place.line, place.column)
+    if definition is None:
         return finding
-    macro = replace(place, line=found.line, column=0)
-    text = f"{finding.field} What is meant is written in the macro {found.name}, at {macro}.".strip()
+    macro = replace(place, line=definition.line, column=0)
+    text = f"{finding.field} What is meant is written in the macro {definition.name}, at {macro}.".strip()
     return replace(finding, field=text, source=(place, macro))
 
 

@@ -42,9 +42,9 @@ class Macros:
         text = _TOKEN.sub(_without_comment, source)
         directives = []
         line = end = 0
-        for found in _DIRECTIVE.finditer(text):
-            line, end = line + text.count("\n", end, found.start(2)), found.start(2)
-            directives.append((line + 1, found[1] == "define", found[2]))
+        for match in _DIRECTIVE.finditer(text):
+            line, end = line + text.count("\n", end, match.start(2)), match.start(2)
+            directives.append((line + 1, match[1] == "define", match[2]))
         return cls(tuple(text.split("\n")), tuple(directives))
 
     def at(self, line: int, column: int) -> Macro | None:
@@ -53,10 +53,10 @@ class Macros:
         None too where it has several definitions, since conditions may decide between them.
         """
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        for found in _NAME.finditer(text):
-            before = text[: found.start()]
+        for match in _NAME.finditer(text):
+            before = text[: match.start()]
             if column - 1 in (len(before), len(before.encode()), len(before.expandtabs(_TAB))):
-                return self._defined(found[0], line)
+                return self._defined(match[0], line)
         return None
 
     def _defined(self, name: str, line: int) -> Macro | None:
