@@ -127,20 +127,11 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
             rule=first.rule,
             verdict=_of_build(attempt.built),
             sentence=first.message,
-            clause=_build_clause(attempt.lab, first),
             hint=first.field if first.kind in ("compiler", "linker") else "",
             lines=first.source[:1],
         )
     if attempt.diagnosed is not None:
         yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
-
-
-def _build_clause(lab: Lab, finding: Finding) -> str:
-    """Return what the handout demands of a build, where a message of the compiler or of Python shows it broken."""
-    if finding.kind not in ("compiler", NOT_IMPORTED):
-        return ""
-    rule = lab.rubric.rule(finding.rule)
-    return ": ".join(filter(None, (rule.handout, rule.title)))
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:

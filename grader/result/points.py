@@ -10,7 +10,7 @@ from grader.core.errors import DriverError
 from grader.core.losses import with_costs
 from grader.core.record import Record
 from grader.core.rubric import Rubric
-from grader.core.verdict import RuleScore, Verdict
+from grader.core.verdict import NOT_IMPORTED, Cause, RuleScore, Verdict
 from grader.judge import score
 
 
@@ -42,6 +42,7 @@ def with_rules(record: Record, rules: Sequence[RuleScore], would: Sequence[RuleS
         verdict = by_points(points, most, first.verdict if first is not None else Verdict.ACCEPTED)
     scored = replace(
         record,
+        causes=tuple(_with_build_clause(record, rules)),
         rules=tuple(rules),
         score=points,
         max_score=most,
@@ -50,6 +51,15 @@ def with_rules(record: Record, rules: Sequence[RuleScore], would: Sequence[RuleS
         would_rules=tuple(would),
     )
     return with_costs(scored)
+
+
+def _with_build_clause(record: Record, rules: Sequence[RuleScore]) -> list[Cause]:
+    """Return the causes; that of a failed build with what the handout demands, if a compiler or Python shows it."""
+    if not record.build_findings or record.build_findings[0].kind not in ("compiler", NOT_IMPORTED):
+        return list(record.causes)
+    first, *others = record.causes
+    rule = next(rule for rule in rules if rule.rule == first.rule)
+    return [replace(first, clause=": ".join(filter(None, (rule.handout, rule.title)))), *others]
 
 
 def by_points(points: int, most: int, diagnosed: Verdict) -> Verdict:
