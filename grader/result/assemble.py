@@ -16,9 +16,7 @@ from grader.core.picture import Drawing
 from grader.core.record import Environment, Record, Submission, UsedTool
 from grader.core.sanitize import decoded, decoded_lines
 from grader.core.verdict import (
-    NOT_IMPORTED,
     Cause,
-    Finding,
     Outcome,
     RuleScore,
     StepShown,
