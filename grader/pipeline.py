@@ -16,6 +16,7 @@ from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
 from grader.core.case import Case
+from grader.core.errors import UsageError
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
@@ -29,8 +30,12 @@ from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.generated import shortest_failing
+from grader.search.hunt import hunt
+from grader.search.player import TracePlayer
+from grader.search.shrink import shrink
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
+from reference.oracle import Generator
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -95,6 +100,33 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
         for findings in attempt.case_findings
         if not passes(findings, lab.rubric.rule(findings.comparison.case.rule))
     )
+
+
+def hunted(
+    path: Path,
+    lab: Lab,
+    generate: Generator,
+    *,
+    seed: int,
+    late: Callable[[], bool],
+    progress: Callable[[int], None] = lambda _: None,
+) -> Case | None:
+    """Return the smallest failing trace that a search finds for a submission, as a case; None where it finds none.
+
+    Until it is `late`, random traces are played; then the first that failed is made smaller, which takes a few seconds
+    more. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side breaks.
+    """
+    options = GradingOptions(memory_checker=False)
+    resources.require(*lab.runtime.tools(options))
+    with sandbox.workspace(Budget(), tools=lab.runtime.programs) as work:
+        attempt = Attempt(lab=lab, path=path, cases=(), work=work, options=options)
+        for step in (_collect, _build):
+            attempt = step(attempt)
+        if attempt.program is None:
+            raise UsageError(f"{path}: it cannot be built, so there is nothing to play; `grade run` shows why")
+        player = TracePlayer(lab, work, attempt.program, attempt.seed, attempt.spent["build"])
+        failing = hunt(player, generate, seed, late=late, progress=progress)
+        return shrink(player, failing).case if failing is not None else None
 
 
 def _collect(attempt: Attempt) -> Attempt:

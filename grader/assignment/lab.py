@@ -18,6 +18,7 @@ from grader.core.picture import StatePart
 from grader.core.rubric import Rubric
 from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
+from reference.oracle import Generator
 
 ONLY = "only-"
 """Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.calls)."""
@@ -95,6 +96,8 @@ class Lab:
     """The case up to and including that operation, as a standalone program."""
     reproduce_command: str = ""
     """How it is run, beside the submission."""
+    generator: Callable[[], Generator | None] = lambda: None
+    """Returns what makes random traces for a search; None: there is nothing, or the reference engine is not here."""
     derived: frozenset[str] = frozenset()
     """The facets that such a program cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()

@@ -89,6 +89,7 @@ def load_lab(
         clues=mistakes.load(
             cases / "mistakes.toml", calls=calls, facets=names, rules=rules.ids, clauses=clauses, predicates=predicates
         ),
+        generator=partial(_generate, oracle) if not recorded else lambda: None,
         oracle_files=files if model is None and not recorded else (),
         **others,
     )

@@ -165,6 +165,11 @@ class Runtime(Protocol):
         """The names of the `GradingOptions` that mean something to it, besides the seed."""
         return frozenset()
 
+    @property
+    def plays_generated(self) -> bool:
+        """Whether it plays cases of random traces, many traces in one process."""
+        return False
+
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
 

@@ -90,6 +90,7 @@ class NativeRuntime:
     packages: ClassVar = ("binutils", "valgrind", "libc6-dbg")
     programs: ClassVar = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
     options: ClassVar = frozenset({"memory_checker", "advise", "allowed"})
+    plays_generated: ClassVar = False
 
     @property
     def source_name(self) -> str:

@@ -46,6 +46,11 @@ class PythonRuntime(Runtime):
         return "python"
 
     @property
+    def plays_generated(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def programs(self) -> tuple[str, ...]:
         """The interpreter."""
         return (INTERPRETER,)

@@ -1,0 +1,162 @@
+"""`grade hunt`: search for the smallest trace on which a submission goes wrong."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader.assignment.lab import Lab
+from grader.cli.options import lab_named, lab_of_submissions, lab_option
+from grader.cli.output import Detail, check_output
+from grader.cli.parser import argument, number, option, path_option
+from grader.cli.terminal import is_live, notify
+from grader.core.case import Case, Number
+from grader.core.errors import ExitCode, UsageError
+from grader.core.record import Record, write
+
+if TYPE_CHECKING:
+    from reference.oracle import Generator
+
+_SECONDS = 10
+_MOST_SECONDS = 24 * 3600
+_EVERY = 5.0
+"""Seconds between two lines of progress, where no line can be redrawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuntOptions:
+    """The options of `grade hunt`."""
+
+    path: Path = argument("PATH", "The submission: the file, or a folder that contains it.", type=Path)
+    lab: str | None = lab_option()
+    seconds: int = option(
+        "--seconds",
+        "N",
+        "How long to search for a failing trace.",
+        default=_SECONDS,
+        type=number(Number("seconds", 1, _MOST_SECONDS)),
+    )
+    seed: int = option(
+        "--seed",
+        "NUMBER",
+        "Another seed makes other traces; the same seed makes the same ones.",
+        default=1,
+        type=number(Number("seed", 0, 1_000_000)),
+    )
+    output: Path | None = path_option("--output", "FILE", "Write the trace to this file too, as a case.")
+    program: Path | None = path_option("--program", "FILE", "Write the trace to this file too, as one program.")
+
+
+def hunt(options: HuntOptions) -> ExitCode:
+    """Search for calls on which a submission goes wrong, and show the smallest trace of them.
+
+    Random traces are played, no case of the assignment. The first that fails is made as short as it can be: none of its
+    operations can be left out, and no value is larger than it must be. It can be written as a case file, for `grade
+    explain` and `grade try`, and as a program that needs nothing of the grader. No point depends on what it finds.
+
+    Exit code: 0 if nothing failed, 1 if a trace failed, 2 for a wrong option or path, or what cannot be built.
+
+    Examples:
+        grade hunt llm_memory.c
+        grade hunt my-homework/ --seconds 60 --seed 2
+        grade hunt llm_memory.c --output shortest.toml --program shortest.c
+    """
+    from grader import pipeline
+
+    check_output(options.output)
+    check_output(options.program, "--program")
+    lab = lab_named(options.lab or lab_of_submissions([options.path]))
+    generate = _generator(lab)
+    started = time.monotonic()
+    with _progress(options.seconds) as progress:
+        case = pipeline.hunted(
+            options.path,
+            lab,
+            generate,
+            seed=options.seed,
+            late=lambda: time.monotonic() - started > options.seconds,
+            progress=progress,
+        )
+    if case is None:
+        print(f"Nothing went wrong in {options.seconds} s of random traces (seed {options.seed}).")
+        return ExitCode.ACCEPTED
+    record = pipeline.grade(options.path, lab, [case])
+    if record.first_cause is None:
+        raise UsageError(f"{options.path}: it failed once, and not when the trace was played again; try it once more")
+    case = _titled(case, record, options.seed)
+    sys.stdout.write(_report(case, record))
+    if options.output is not None:
+        write(options.output, _file(lab, case, record))
+    if options.program is not None:
+        write(options.program, lab.reproduce(case, record.first_cause.operation - 1))
+    return ExitCode.NOT_ACCEPTED
+
+
+def _generator(lab: Lab) -> Generator:
+    """Return what makes random traces. Raises `UsageError` where there is nothing."""
+    generate = lab.generator()
+    if generate is None:
+        raise UsageError(f"this copy of the grader cannot play new traces of {lab.name}: its reference is not here")
+    return generate
+
+
+@contextmanager
+def _progress(seconds: int) -> Iterator[Callable[[int], None]]:
+    """Show how many traces were played: in a line that is redrawn, or in a plain one every few seconds."""
+    last = time.monotonic()
+
+    def plain(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _EVERY:
+            last = time.monotonic()
+            notify(f"{count} traces played")
+
+    if not is_live(sys.stderr):
+        yield plain
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"searching for {seconds} s at most") as status:
+        yield lambda count: status.update(f"{count} traces played, {seconds} s at most")
+
+
+def _titled(case: Case, record: Record, seed: int) -> Case:
+    cause = record.first_cause
+    assert cause is not None
+    return replace(case, title=f"{cause.call} goes wrong (the smallest trace of a search with seed {seed})")
+
+
+def _report(case: Case, record: Record) -> str:
+    """Return what goes wrong, and the trace with the replies that the handout demands."""
+    from grader.report.page import Page, bad
+    from grader.report.start_here import focus, start_here
+
+    view, cause = Detail().view(), record.first_cause
+    assert cause is not None
+    page = Page(view.width, colour=view.colour)
+    start_here(page, record, focus(record, view.audience), view.audience, brief=True)
+    operations = [operation for operation in case.trace.operations if not operation.implicit]
+    page.heading(f"The smallest trace: {len(operations)} operations")
+    for place, operation in enumerate(operations):
+        reply = case.expected.replies[place].text
+        line = f"{operation}{f' -> {reply}' if reply else ''}"
+        wrong = place + 1 == cause.operation
+        page.write(bad(f"> {line}") if wrong else f"  {line}", indent=2, hang=6)
+    return page.text()
+
+
+def _file(lab: Lab, case: Case, record: Record) -> str:
+    """Return the trace as the text of a case file."""
+    from grader.assignment.case_writer import case_text
+
+    cause = record.first_cause
+    assert cause is not None
+    place = min(cause.operation, len(case.expected.replies)) - 1
+    clause = case.expected.replies[place].clause or next(iter(lab.grammar.clauses))
+    rule = cause.rule if cause.rule in lab.grammar.rules else lab.grammar.rules[0]
+    return case_text(case, lab.grammar, title=case.title, clause=clause, rule=rule, comments=[cause.summary])

@@ -1,0 +1,204 @@
+"""Play traces that are in no case file on a submission, and say in one word each what goes wrong first in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from grader.assignment.lab import Lab
+from grader.core.case import Case, Expected, Generated, JsonValue, Number, Word
+from grader.core.model import Step, play
+from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.verdict import Visibility
+from grader.judge.compare import compare
+from grader.judge.evidence import Evidence, evidence
+from grader.runtime.comparison import Comparison
+from grader.runtime.observation import NO_TIME, Played
+from grader.runtime.protocol import GradingOptions, Observations, Program
+from grader.system.budget import Budget
+from grader.system.sandbox import Workspace
+from reference.operation import Argument, Operation, Trace
+from reference.oracle import CannotGoOn
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_AT_ONCE = 6
+"""The number of traces that are played alone at a time, of those that failed together with others."""
+
+
+class NoOptionalStages(OptionalStages):
+    """Runs none of the optional stages: that something goes wrong is known without lines and explanations."""
+
+    def run(self, stage: OptionalStage, work: Callable[[], T], *, otherwise: U) -> T | U:  # noqa: ARG002
+        """Return what takes the place of the stage's result."""
+        return otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong first in a trace; equal faults probably have the same cause."""
+
+    call: str
+    kind: str
+    """The facet of a difference, or the kind of a symptom."""
+    refused: tuple[bool, bool] = (False, False)
+    """Of a difference: whether the call must fail, and whether it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailingTrace:
+    """A trace up to the operation that goes wrong, with what the grader adds at its end, and the faults there."""
+
+    case: Case
+    faults: tuple[Fault, ...]
+    """Those of one operation, the most telling first."""
+    operation: int
+    """The operation that goes wrong, counted from 0."""
+
+
+@dataclass(slots=True)
+class TracePlayer:
+    """Plays traces on one submission. Each time the program gets the time of a whole grading."""
+
+    lab: Lab
+    work: Workspace
+    program: Program
+    seed: int
+    building: float
+    """CPU seconds of the build: a measure of this machine's speed."""
+    memory_checker: bool = False
+    """Whether the tool that looks for wrong uses of memory looks on."""
+    played: int = 0
+    """The number of traces that were played."""
+    optional: OptionalStages = field(default_factory=NoOptionalStages)
+
+    def case(self, operations: Sequence[Operation], settings: dict[str, int] | None = None) -> Case | None:
+        """Return a case of these operations; None where the handout does not say what they do, or a case may not."""
+        settings = {"seed": self.seed, **(settings or {})}
+        if not operations or not all(map(self._fits, operations)):
+            return None
+        try:
+            steps = list(self._steps(operations, settings))
+        except Exception:  # noqa: BLE001 - an engine may break in any way on calls for which it was not written
+            return None
+        trace = Trace(operations=tuple(step.operation for step in steps), settings=settings)
+        return Case(
+            name="hunt/trace",
+            path=Path("trace.toml"),
+            title="the shortest failing trace",
+            rule=self.lab.grammar.rules[0],
+            visibility=Visibility.PUBLIC,
+            handout=(),
+            trace=trace,
+            expected=Expected.of(steps),
+            weight=1,
+        )
+
+    def failing(self, cases: Sequence[Case]) -> Iterator[tuple[int, FailingTrace]]:
+        """Yield the cases that go wrong when they are played alone, with their places, in order.
+
+        They are played as they are asked for.
+        """
+        self.played += len(cases)
+        if self.lab.runtime.plays_generated and not self.memory_checker:
+            suspects = iter(self._failing_together(cases))
+        else:
+            suspects = iter(range(len(cases)))
+        at_once = _AT_ONCE if self.lab.runtime.plays_generated else len(cases)
+        while some := list(islice(suspects, at_once)):
+            alone = self._observed([cases[place] for place in some])
+            for number, place in enumerate(some):
+                trace = self._cut(alone, number)
+                if trace is not None:
+                    yield place, trace
+
+    def _failing_together(self, cases: Sequence[Case]) -> tuple[int, ...]:
+        """The places of the cases that went wrong when they shared a process."""
+        digests = tuple(Generated.digest(case.expected.records, self.lab.grammar.every) for case in cases)
+        traces = tuple(case.trace.operations for case in cases)
+        generated = Generated(seeds=range(len(cases)), length=max(map(len, traces)), traces=traces, digests=digests)
+        empty = replace(cases[0], generated=generated, trace=Trace(operations=()), expected=Expected.of(()))
+        return self._play([empty])[0].failing
+
+    def _play(self, cases: Sequence[Case]) -> Sequence[Played]:
+        work = replace(self.work, budget=Budget())
+        return self.lab.runtime.play(work, self.program, cases, optional=self.optional).played
+
+    def _observed(self, cases: Sequence[Case]) -> Observations:
+        observed = Observations(comparisons=tuple(compare(played, self.lab.model) for played in self._play(cases)))
+        return self.lab.runtime.inspect(
+            replace(self.work, budget=Budget()),
+            self.program,
+            comparisons=observed.comparisons,
+            options=GradingOptions(memory_checker=self.memory_checker),
+            building=self.building,
+            optional=self.optional,
+        )
+
+    def _cut(self, observed: Observations, number: int) -> FailingTrace | None:
+        """Return the trace of this number up to where it goes wrong; None where it does not."""
+        comparison = observed.comparisons[number]
+        ending = comparison.played.ending
+        if (ending is not None and ending.kind == NO_TIME) or comparison.unjudged:
+            return None
+        pieces = evidence(observed, number)
+        if not pieces:
+            return None
+        first = min(piece.operation for piece in pieces)
+        operations = comparison.case.trace.operations
+        case = self.case(explicit(operations[: first + 1]), dict(comparison.case.trace.settings))
+        faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in pieces if piece.operation == first))
+        return FailingTrace(case or comparison.case, faults, first)
+
+    def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
+        """Yield what the reference does in these operations and in those that the grader adds at their end.
+
+        A setting that says what the operations say themselves, such as a pool's size, is removed.
+        """
+        model = self.lab.model(Trace(operations=tuple(operations), settings=settings))
+        steps = list(play(model, Trace(operations=tuple(operations))))
+        whole = [replace(step.operation, claim=step.reply.text) for step in steps]
+        for key, message in list(self.lab.grammar.complete(dict(settings), list(whole))):
+            if settings.pop(key, None) is None:
+                raise CannotGoOn(message)
+        for key, message in self.lab.grammar.complete(settings, whole):
+            raise CannotGoOn(f"{key}: {message}")
+        yield from steps
+        yield from play(model, Trace(operations=tuple(whole[len(steps) :])))
+
+    def _fits(self, operation: Operation) -> bool:
+        """Whether a case file may have this operation."""
+        signature = self.lab.grammar.operations.get(operation.name)
+        if signature is None:
+            return False
+        arguments = operation.arguments[1:] if operation.arguments[:1] == ("NULL",) else operation.arguments
+        return len(arguments) == len(signature.arguments) and all(
+            _allows(wanted, value) for wanted, value in zip(signature.arguments, arguments, strict=True)
+        )
+
+
+def explicit(operations: Sequence[Operation]) -> list[Operation]:
+    """Return the operations as a file can have them: without those that the grader adds at the end, and no claims."""
+    last = max((place for place, operation in enumerate(operations) if not operation.implicit), default=-1)
+    return [replace(operation, line=0, claim=None, implicit=False) for operation in operations[: last + 1]]
+
+
+def _allows(wanted: Number | JsonValue | Word, value: Argument) -> bool:
+    if isinstance(wanted, Number):
+        return isinstance(value, int) and not isinstance(value, bool) and value in wanted
+    if isinstance(wanted, Word):
+        return isinstance(value, str) and re.fullmatch(wanted.pattern, value) is not None
+    return wanted.fits(value)
+
+
+def _fault(piece: Evidence, comparison: Comparison) -> Fault:
+    operations = comparison.case.trace.operations
+    call = operations[min(piece.operation, len(operations) - 1)].name
+    if piece.difference is None or piece.judgement is None:
+        return Fault(call, piece.kind)
+    return Fault(call, piece.difference.facet, (piece.judgement.expected.refused, piece.judgement.actual.refused))

@@ -1,0 +1,177 @@
+"""Make a failing trace as short and simple as it can be while the same goes wrong in the same call.
+
+Edits of one kind are tried side by side in one run of the program. Those that work alone are then tried together, then
+half of them, and so on, since most do not depend on each other. At the end no operation can be left out, and no value
+replaced by a simpler one. Hypothesis' shrinker was looked at: it asks for the result of one candidate after the other,
+and each would start the sandbox anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from grader.core.case import Case
+from grader.search.player import FailingTrace, TracePlayer, explicit
+from reference.operation import Argument, Operation
+
+Edit = Mapping[int, Operation | None]
+"""What comes in the place of some operations; None: nothing."""
+
+_MOST_TOGETHER = 96
+"""The most candidates of one run."""
+
+
+def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] = lambda: False) -> FailingTrace:
+    """Return the smallest trace that is reached from a failing one; itself where no smaller one fails in the same way.
+
+    `late` returns whether no time is left; what was reached until then is returned.
+    """
+    wanted = failing.faults[0]
+
+    def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
+        """Yield the edits after which the same goes wrong, in order."""
+        operations = explicit(failing.case.trace.operations)
+        settings = dict(failing.case.trace.settings)
+        made = [(place, player.case(_edited(operations, edit), settings)) for place, edit in enumerate(edits)]
+        cases = [(place, case) for place, case in made if case is not None]
+        if cases:
+            for number, trace in player.failing([case for _, case in cases]):
+                if wanted in trace.faults and _size(trace.case) < _size(failing.case):
+                    yield cases[number][0], trace
+
+    for propose in (_without, _renamed, _simpler, _without):
+        while not late():
+            smaller = _best(failing_alike, list(propose(explicit(failing.case.trace.operations))))
+            if smaller is None:
+                break
+            failing = smaller
+    return failing
+
+
+def _best(
+    failing_alike: Callable[[Sequence[Edit]], Iterator[tuple[int, FailingTrace]]], edits: Sequence[Edit]
+) -> FailingTrace | None:
+    """Return what is left after as many of the edits as can be made together; None where none can be made."""
+    for first in range(0, len(edits), _MOST_TOGETHER):
+        some = edits[first : first + _MOST_TOGETHER]
+        working = list(failing_alike(some))
+        if not working:
+            continue
+        unions = _unions([some[place] for place, _ in working])
+        together = min((trace for _, trace in failing_alike(unions)), key=lambda trace: _size(trace.case), default=None)
+        alone = min((trace for _, trace in working), key=lambda trace: _size(trace.case))
+        return alone if together is None or _size(alone.case) < _size(together.case) else together
+    return None
+
+
+def _unions(edits: Sequence[Edit]) -> list[Edit]:
+    """All edits in one, the first half of them in one, and so on; of edits of the same operation the first one."""
+    unions: list[Edit] = []
+    count = len(edits)
+    while count > 1:
+        union: dict[int, Operation | None] = {}
+        for edit in edits[:count]:
+            if not union.keys() & edit.keys():
+                union.update(edit)
+        unions.append(union)
+        count //= 2
+    return unions
+
+
+def _edited(operations: Sequence[Operation], edit: Edit) -> list[Operation]:
+    changed = (edit.get(place, operation) for place, operation in enumerate(operations))
+    return [operation for operation in changed if operation is not None]
+
+
+def _size(case: Case) -> tuple[int, int, str]:
+    """The order in which traces are simpler: fewer operations, then smaller values."""
+    operations = explicit(case.trace.operations)
+    weight = sum(_weight(value) for operation in operations for value in (operation.target, *operation.arguments))
+    return len(operations), weight, " ".join(map(str, operations))
+
+
+def _weight(value: Argument) -> int:
+    """How far a value is from the simplest ones: 1, an empty list, null."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value - 1 if value > 0 else 2 - 2 * value
+    if isinstance(value, float):
+        return 2 * abs(int(value)) + (value != int(value))
+    return sum(_weight(item) + 1 for item in value)
+
+
+def _without(operations: Sequence[Operation]) -> Iterator[Edit]:
+    """Leave out runs of operations, long ones first, then each alone, then each pair of calls near each other."""
+    length = len(operations)
+    size = length // 2
+    while size:
+        for first in range(0, length, size):
+            yield dict.fromkeys(range(first, min(first + size, length)))
+        size //= 2
+    for first in range(length):
+        for second in range(first + 1, min(first + 4, length)):
+            yield {first: None, second: None}
+
+
+def _renamed(operations: Sequence[Operation]) -> Iterator[Edit]:
+    """Replace a number by a smaller one wherever it stands: ids belong together."""
+    numbers = {number for operation in operations for number in operation.numbers}
+    targets = {operation.target for operation in operations} - {None, 1}
+    for old in sorted(numbers):
+        for new in (1, 2, 3):
+            if _weight(new) < _weight(old) and old > 0:
+                yield {
+                    place: _with_number(operation, old, new)
+                    for place, operation in enumerate(operations)
+                    if old in operation.numbers
+                }
+    for target in targets:
+        yield {
+            place: replace(operation, target=1)
+            for place, operation in enumerate(operations)
+            if operation.target == target
+        }
+
+
+def _with_number(operation: Operation, old: int, new: int) -> Operation:
+    arguments = (new if isinstance(value, int) and value == old else value for value in operation.arguments)
+    return replace(operation, arguments=tuple(arguments))
+
+
+def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
+    """Replace each argument by simpler ones."""
+    for place, operation in enumerate(operations):
+        for number, argument in enumerate(operation.arguments):
+            for value in dict.fromkeys(_simpler_values(argument)):
+                arguments = (*operation.arguments[:number], value, *operation.arguments[number + 1 :])
+                yield {place: replace(operation, arguments=arguments)}
+
+
+def _simpler_values(value: Argument) -> Iterator[Argument]:
+    """Yield simpler values of the same kind, the simplest first.
+
+    A positive number stays positive: a handout often says nothing about blocks without tokens, windows of length 0.
+    """
+    if isinstance(value, bool):
+        yield from (False,) * value
+    elif isinstance(value, int):
+        cleared = (value & ~(1 << bit) for bit in reversed(range(value.bit_length()))) if value > 0 else ()
+        for new in (1, value // 2, *cleared, value - 1 if value > 0 else value + 1):
+            if _weight(new) < _weight(value) and (new > 0) >= (value > 0):
+                yield new
+    elif isinstance(value, str):
+        yield from (value[:size] for size in (1, len(value) // 2, len(value) - 1) if 0 < size < len(value))
+    elif isinstance(value, tuple):
+        yield ()
+        yield value[: len(value) // 2]
+        yield value[len(value) // 2 :]
+        for place, item in enumerate(value):
+            yield (*value[:place], *value[place + 1 :])
+            for simpler in _simpler_values(item):
+                yield (*value[:place], simpler, *value[place + 1 :])
