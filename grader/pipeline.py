@@ -29,13 +29,12 @@ from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
+from grader.search.domain import Domain
 from grader.search.generated import shortest_failing
-from grader.search.hunt import hunt
-from grader.search.player import TracePlayer
+from grader.search.player import FailingTrace, TracePlayer
 from grader.search.shrink import shrink
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
-from reference.oracle import Generator
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -103,29 +102,19 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
 
 
 def hunted(
-    path: Path,
-    lab: Lab,
-    generate: Generator,
-    *,
-    seed: int,
-    late: Callable[[], bool],
-    progress: Callable[[int], None] = lambda _: None,
+    source: Source, lab: Lab, domain: Domain, search: Callable[[TracePlayer], FailingTrace | None]
 ) -> Case | None:
-    """Return the smallest failing trace that a search finds for a submission, as a case; None where it finds none.
+    """Return the smallest trace that fails as the one that `search` finds does, as a case; None where it finds none.
 
-    Until it is `late`, random traces are played; then the first that failed is made smaller, which takes a few seconds
-    more. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side breaks.
+    Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side breaks.
     """
-    options = GradingOptions(memory_checker=False)
-    resources.require(*lab.runtime.tools(options))
+    resources.require(*lab.runtime.tools(DEFAULTS))
     with sandbox.workspace(Budget(), tools=lab.runtime.programs) as work:
-        attempt = Attempt(lab=lab, path=path, cases=(), work=work, options=options)
-        for step in (_collect, _build):
-            attempt = step(attempt)
+        attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
         if attempt.program is None:
-            raise UsageError(f"{path}: it cannot be built, so there is nothing to play; `grade run` shows why")
-        player = TracePlayer(lab, work, attempt.program, attempt.seed, attempt.spent["build"])
-        failing = hunt(player, generate, seed, late=late, progress=progress)
+            raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
+        player = TracePlayer(lab, work, attempt.program, attempt.seed, domain, attempt.spent["build"])
+        failing = search(player)
         return shrink(player, failing).case if failing is not None else None
 
 

@@ -17,10 +17,11 @@ def case_text(case: Case, grammar: Grammar, *, title: str, clause: str, rule: st
 
     Operations that the grader adds to every such case are left out. `comments` stand at the top.
     """
-    operations = [operation for operation in case.trace.operations if not operation.implicit]
-    calls = list(map(str, operations))
-    width = max(map(len, calls))
-    replies = [_reply(grammar, operation, case.expected.replies[place]) for place, operation in enumerate(operations)]
+    pairs = zip(case.trace.operations, case.expected.replies, strict=True)
+    lines = [
+        (str(operation), _reply(grammar, operation, reply)) for operation, reply in pairs if not operation.implicit
+    ]
+    width = max(len(call) for call, _ in lines)
     settings = {name: value for name, value in case.trace.settings.items() if name != _SEED}
     values = {"title": title, "handout": clause, "rule": rule, "visibility": "public", **settings}
     widest = max(map(len, values))
@@ -31,7 +32,7 @@ def case_text(case: Case, grammar: Grammar, *, title: str, clause: str, rule: st
             *(f"{name:{widest}} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()),
             "",
             "operations = '''",
-            *(f"{call:{width}}{reply}".rstrip() for call, reply in zip(calls, replies, strict=True)),
+            *(f"{call:{width}}{reply}".rstrip() for call, reply in lines),
             "'''",
         )
     )

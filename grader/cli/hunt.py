@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.assignment.lab import Lab
-from grader.cli.options import lab_named, lab_of_submissions, lab_option
+from grader.assignment.source import collect
+from grader.cli.options import case_named, case_names, lab_named, lab_of_submissions, lab_option
 from grader.cli.output import Detail, check_output
 from grader.cli.parser import argument, number, option, path_option
 from grader.cli.terminal import is_live, notify
@@ -20,6 +22,7 @@ from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Record, write
 
 if TYPE_CHECKING:
+    from grader.search.player import FailingTrace, TracePlayer
     from reference.oracle import Generator
 
 _SECONDS = 10
@@ -34,6 +37,12 @@ class HuntOptions:
 
     path: Path = argument("PATH", "The submission: the file, or a folder that contains it.", type=Path)
     lab: str | None = lab_option()
+    case: str | None = option(
+        "--case",
+        "CASE",
+        "Begin with this case of the assignment, which fails, and not with random traces.",
+        offer=case_names,
+    )
     seconds: int = option(
         "--seconds",
         "N",
@@ -55,35 +64,33 @@ class HuntOptions:
 def hunt(options: HuntOptions) -> ExitCode:
     """Search for calls on which a submission goes wrong, and show the smallest trace of them.
 
-    Random traces are played, no case of the assignment. The first that fails is made as short as it can be: none of its
-    operations can be left out, and no value is larger than it must be. It can be written as a case file, for `grade
-    explain` and `grade try`, and as a program that needs nothing of the grader. No point depends on what it finds.
+    Random traces are played, no case of the assignment but where --case names one. The first that fails is made as
+    short as it can be: none of its operations can be left out, and no value is larger than it must be. It can be
+    written as a case file, for `grade explain` and `grade try`, and as a program that needs nothing of the grader. No
+    point depends on what it finds.
 
     Exit code: 0 if nothing failed, 1 if a trace failed, 2 for a wrong option or path, or what cannot be built.
 
     Examples:
         grade hunt llm_memory.c
         grade hunt my-homework/ --seconds 60 --seed 2
+        grade hunt llm_memory.c --case append/three_sharers
         grade hunt llm_memory.c --output shortest.toml --program shortest.c
     """
     from grader import pipeline
+    from grader.search.domain import Domain
 
     check_output(options.output)
     check_output(options.program, "--program")
     lab = lab_named(options.lab or lab_of_submissions([options.path]))
-    generate = _generator(lab)
-    started = time.monotonic()
+    generate = generator_of(lab)
+    source = collect(options.path, lab.source_name, rule="")
     with _progress(options.seconds) as progress:
-        case = pipeline.hunted(
-            options.path,
-            lab,
-            generate,
-            seed=options.seed,
-            late=lambda: time.monotonic() - started > options.seconds,
-            progress=progress,
-        )
+        search = _search(lab, generate, options, progress)
+        case = pipeline.hunted(source, lab, Domain.of(generate), search)
     if case is None:
-        print(f"Nothing went wrong in {options.seconds} s of random traces (seed {options.seed}).")
+        where = f"in {options.seconds} s of random traces (seed {options.seed})"
+        print(f"Nothing went wrong {where}." if options.case is None else f"Nothing goes wrong in {options.case}.")
         return ExitCode.ACCEPTED
     record = pipeline.grade(options.path, lab, [case])
     if record.first_cause is None:
@@ -97,7 +104,25 @@ def hunt(options: HuntOptions) -> ExitCode:
     return ExitCode.NOT_ACCEPTED
 
 
-def _generator(lab: Lab) -> Generator:
+def _search(
+    lab: Lab, generate: Generator, options: HuntOptions, progress: Callable[[int], None]
+) -> Callable[[TracePlayer], FailingTrace | None]:
+    """Return what looks for a failing trace: in a case, or in random traces until the time is over."""
+    from grader.search.hunt import fails, hunt
+
+    if options.case is not None:
+        return partial(fails, case=case_named([lab], options.case, None)[1])
+    started = time.monotonic()
+    return partial(
+        hunt,
+        generate=generate,
+        seed=options.seed,
+        late=lambda: time.monotonic() - started > options.seconds,
+        progress=progress,
+    )
+
+
+def generator_of(lab: Lab) -> Generator:
     """Return what makes random traces. Raises `UsageError` where there is nothing."""
     generate = lab.generator()
     if generate is None:

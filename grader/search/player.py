@@ -19,6 +19,7 @@ from grader.judge.evidence import Evidence, evidence
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import NO_TIME, Played
 from grader.runtime.protocol import GradingOptions, Observations, Program
+from grader.search.domain import Domain
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 from reference.operation import Argument, Operation, Trace
@@ -69,6 +70,8 @@ class TracePlayer:
     work: Workspace
     program: Program
     seed: int
+    domain: Domain
+    """No trace outside it is played."""
     building: float
     """CPU seconds of the build: a measure of this machine's speed."""
     memory_checker: bool = False
@@ -80,7 +83,7 @@ class TracePlayer:
     def case(self, operations: Sequence[Operation], settings: dict[str, int] | None = None) -> Case | None:
         """Return a case of these operations; None where the handout does not say what they do, or a case may not."""
         settings = {"seed": self.seed, **(settings or {})}
-        if not operations or not all(map(self._fits, operations)):
+        if not all(map(self._fits, operations)) or not self.domain.has(operations):
             return None
         try:
             steps = list(self._steps(operations, settings))
@@ -119,6 +122,8 @@ class TracePlayer:
 
     def _failing_together(self, cases: Sequence[Case]) -> tuple[int, ...]:
         """The places of the cases that went wrong when they shared a process."""
+        if not cases:
+            return ()
         digests = tuple(Generated.digest(case.expected.records, self.lab.grammar.every) for case in cases)
         traces = tuple(case.trace.operations for case in cases)
         generated = Generated(seeds=range(len(cases)), length=max(map(len, traces)), traces=traces, digests=digests)

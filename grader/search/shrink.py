@@ -173,5 +173,5 @@ def _simpler_values(value: Argument) -> Iterator[Argument]:
         yield value[len(value) // 2 :]
         for place, item in enumerate(value):
             yield (*value[:place], *value[place + 1 :])
-            for simpler in _simpler_values(item):
+            for simpler in _simpler_values(item) if not isinstance(item, str) else ():  # names must stay different
                 yield (*value[:place], simpler, *value[place + 1 :])

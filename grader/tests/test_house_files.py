@@ -103,7 +103,13 @@ def test_no_file_holds(what: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "extra", "groups"),
-    [("grading", "", ["setup", "bootstrap"]), ("dask", "dask", []), ("numpy", "numpy", []), ("dev", "dask", ["dev"])],
+    [
+        ("grading", "", ["setup", "bootstrap"]),
+        ("dask", "dask", []),
+        ("mutants", "mutants", []),
+        ("numpy", "numpy", []),
+        ("dev", "dask", ["dev"]),
+    ],
 )
 def test_a_lock_pins_every_dependency_with_a_hash(name: str, extra: str, groups: list[str]) -> None:
     """What pyproject asks for is there, in a version that it allows; nothing says where to fetch it."""

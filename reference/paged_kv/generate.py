@@ -2,7 +2,9 @@
 
 Most traces have one engine with a pool of a few blocks, since blocks are freed, shared and taken again soon there; in
 others a sequence fills a whole L2 table, or reaches the longest possible length, or very many sequences are in the
-list. Some calls must be refused, for each reason that the handout gives.
+list. Some calls must be refused, for each reason that the handout gives; in a few traces pokes leave holes in tables.
+
+What the handout leaves open occurs in none of them, such as negative ids.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from reference.operation import NULL, Argument, Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.oracle import PagedKV
+from reference.paged_kv.sequence import UNMAPPED, Sequence
 
 _TABLE = KV_PER_BLOCK * L2_PT_SIZE
 _LONGEST = KV_PER_BLOCK * MAX_LOGICAL_BLOCKS
@@ -37,11 +40,14 @@ class _Kind:
     fork: int = 3
     append: int = 6
     engines: int = 1
+    pokes: float = 0.0
+    """The part of the operations that are pokes: tables get holes that no call makes."""
 
 
 _SMALL = _Kind(blocks=(1, 2, 2, 3, 3, 4, 5, 6, 8), lengths=(1, KV_PER_BLOCK, 2 * KV_PER_BLOCK), ids=5)
 _KINDS = (
     (10, _SMALL),
+    (2, _Kind(blocks=(4, 6, 18), lengths=(1, KV_PER_BLOCK, 3 * KV_PER_BLOCK, _TABLE), ids=4, pokes=0.15)),
     (2, _Kind(blocks=(2, 3, 4), lengths=(1, KV_PER_BLOCK), ids=3, engines=2)),
     (3, _Kind(blocks=(17, 18, 20, 34, 40), lengths=(_TABLE, _TABLE, 2 * _TABLE, KV_PER_BLOCK), ids=4)),
     (1, _Kind(blocks=(256, 257, 259), lengths=(_LONGEST, _LONGEST, _LONGEST - _TABLE), ids=3, free=1)),
@@ -70,6 +76,8 @@ def _operations(random: Random, kind: _Kind, world: PagedKV) -> Iterator[Operati
         engine = world.engines.get(target)
         if engine is None:
             yield from _init(random, kind, target)
+        elif engine.active_seqs and random.random() < kind.pokes:
+            yield _poke(random, random.choice(engine.active_seqs), target)
         elif random.random() < 0.006:
             yield Operation(name="llm_destroy", target=target)
         elif random.random() < 0.01:
@@ -93,6 +101,21 @@ def _init(random: Random, kind: _Kind, target: int) -> Iterator[Operation]:
     yield Operation(name="llm_init", arguments=(random.choice(kind.blocks) * BLOCK_SIZE + rest,), target=target)
 
 
+def _poke(random: Random, sequence: Sequence, target: int) -> Operation:
+    """Draw a poke that fits the sequence."""
+    tables = [slot for slot, table in enumerate(sequence.block_table) if table is not None]
+    free_slots = [slot for slot, table in enumerate(sequence.block_table) if table is None]
+    mapped = [logical for logical in range(MAX_LOGICAL_BLOCKS) if sequence.block_at(logical) != UNMAPPED]
+    drawn = random.random()
+    if tables and free_slots and drawn < 0.4:
+        arguments: tuple[int, ...] = (random.choice(tables), random.choice(free_slots[:3]))
+        return Operation(name="move_l2", arguments=(sequence.seq_id, *arguments), target=target)
+    if mapped and drawn < 0.8:
+        return Operation(name="unmap", arguments=(sequence.seq_id, random.choice(mapped)), target=target)
+    count = random.choice((0, sequence.kv_count // 2, sequence.kv_count + KV_PER_BLOCK))
+    return Operation(name="set_kv_count", arguments=(sequence.seq_id, min(count, _LONGEST)), target=target)
+
+
 def _call(random: Random, kind: _Kind, engine: Engine) -> tuple[str, tuple[Argument, ...]]:
     """Draw a call and its arguments."""
     active = [sequence.seq_id for sequence in engine.active_seqs]
@@ -103,6 +126,8 @@ def _call(random: Random, kind: _Kind, engine: Engine) -> tuple[str, tuple[Argum
         "append_kv": kind.append,
     }
     (name,) = random.choices(list(weights), list(weights.values()))
+    if not active and random.random() < 0.9:
+        name = "create_sequence"
     existing = random.choice(active) if active and random.random() < 0.93 else _new_id(random, kind, active)
     if name == "create_sequence":
         return name, (_free_id(random, kind, active), _length(random, kind, engine))
@@ -124,7 +149,7 @@ def _new_id(random: Random, kind: _Kind, active: list[int]) -> int:
     """An id that no sequence has, often the largest of those: then ids fall along the list."""
     left = [number for number in range(kind.ids, 0, -1) if number not in active]
     if random.random() < 0.04 or not left:
-        return random.choice((kind.ids + 1 + len(active), 2**31 - 1))
+        return random.choice((0, kind.ids + 1 + len(active), 2**31 - 1))
     return left[0] if random.random() < 0.5 else random.choice(left)
 
 

@@ -1,0 +1,165 @@
+"""`grade calibrate`: are the cases of an assignment enough?"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from grader.assignment.lab import Lab
+from grader.cli.options import Selection, jobs_option, lab_named
+from grader.cli.output import check_output
+from grader.cli.parser import number, option, path_option, shared
+from grader.cli.terminal import columns, is_colourful, is_live, notify
+from grader.core.case import Case, Number
+from grader.core.errors import ExitCode, UsageError
+from grader.core.record import write
+
+if TYPE_CHECKING:
+    from grader.classroom.calibration import Calibration
+    from grader.classroom.own_cases import TriedProgram
+    from grader.report.page import Page
+
+T = TypeVar("T")
+
+_EVERY = 50
+"""The number of programs after which a line tells how far it is, where no line can be redrawn."""
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateOptions:
+    """The options of `grade calibrate`."""
+
+    selection: Selection = shared(Selection)
+    mutants: int = option(
+        "--mutants",
+        "N",
+        "The number of mutants: right programs with one small change each.",
+        default=200,
+        type=number(Number("mutants", 0, 100_000)),
+    )
+    seed: int = option(
+        "--seed", "NUMBER", "Another seed draws other mutants.", default=1, type=number(Number("seed", 0, 1_000_000))
+    )
+    seconds: int = option(
+        "--seconds",
+        "N",
+        "How long to search for a trace that tells a mutant from a right program, for each that passes all cases.",
+        default=10,
+        type=number(Number("seconds", 1, 3600)),
+    )
+    jobs: int = jobs_option()
+    matrix: Path | None = path_option("--matrix", "FILE", "Write which program fails which case, as CSV.")
+
+
+def calibrate(options: CalibrateOptions) -> ExitCode:
+    """Play the cases on wrong programs and on mutants: which do they catch, and which cases does nobody need?
+
+    The programs are the labelled samples and mutants of the right ones. For a mutant that passes every case random
+    traces are searched for one that tells it from a right program; the trace is the case that is missing.
+
+    Exit code: 0 if every program that can be told apart fails a case, 1 if one does not.
+
+    Examples:
+        grade calibrate --lab paged_kv --mutants 600
+        grade calibrate --lab scheduler --matrix kills.csv
+    """
+    from grader.classroom.calibration import calibration, mutants_of, searched
+    from grader.classroom.own_cases import samples_of, tried
+
+    check_output(options.matrix, "--matrix")
+    lab = lab_named(options.selection.lab)
+    cases = options.selection.cases(lab).cases
+    samples = samples_of(lab)
+    rights = [sample for sample in samples if sample.right]
+    if not rights:
+        raise UsageError("there are no labelled samples here; write --lab with an assignment that has some")
+    wrong = [sample for sample in samples if not sample.right]
+    drawn = mutants_of(lab, rights, options.mutants, options.seed)
+    programs = [*wrong, *drawn]
+    failed = list(_counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "tried"))
+    passing = [mutant for mutant, names in zip(drawn, failed[len(wrong) :], strict=True) if names == frozenset()]
+    search = searched(lab, passing, seconds=options.seconds, jobs=options.jobs)
+    survivors = list(_counted(search, len(passing), "searched"))
+    result = calibration(programs, failed, survivors)
+    page = Page(columns(100), colour=is_colourful())
+    _write(page, lab, cases, result, mutants=len(drawn))
+    sys.stdout.write(page.text())
+    if options.matrix is not None:
+        write(options.matrix, _matrix(cases, programs, failed))
+    return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
+
+
+def _counted(results: Iterable[T], count: int, done: str) -> Iterable[T]:
+    """Show how many programs are done."""
+    from rich.console import Console
+    from rich.progress import track
+
+    if is_live(sys.stderr):
+        yield from track(results, done, total=count, console=Console(stderr=True), transient=True)
+        return
+    for number_done, result in enumerate(results, start=1):
+        yield result
+        if number_done % _EVERY == 0 or number_done == count:
+            notify(f"{number_done} of {count} programs {done}")
+
+
+def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, mutants: int) -> None:
+    from grader.report.page import bad, good, strong
+
+    whole = f"{len(result.killed)} of {len(result.killed) + len(result.missed)} wrong programs fail a case"
+    page.write(strong(f"{whole} ({100 * result.share:.1f} %)."))
+    same = len(result.survivors) - len(result.missed)
+    page.write(
+        f"{mutants} mutants; {result.unbuilt} programs do not build; {same} mutants pass every case and every trace of "
+        "the search: they count as right."
+    )
+    page.heading("Rules: cases, and programs that fail one of them")
+    of_rule = Counter(case.rule for case in cases)
+    rules = {case.name: case.rule for case in cases}
+    fails = Counter(rule for names in result.killed.values() for rule in {rules[name] for name in names})
+    widest = max(map(len, of_rule))
+    most = max(fails.values(), default=1)
+    for rule in (rule.id for rule in lab.rubric.rules if rule.id in of_rule):
+        bar = "█" * round(40 * fails[rule] / most)
+        page.crop(f"{rule:{widest}} {of_rule[rule]:>4} {fails[rule]:>5} ", good(bar), indent=2)
+    sole = result.sole_guards(cases)
+    if sole:
+        page.heading("Rules of which one case alone catches anything")
+        for rule, name in sole.items():
+            page.write(f"{rule}: {name}", indent=2, hang=4)
+    nobody = [case.name for case in cases if not result.kills()[case.name]]
+    redundant = [name for name in result.redundant(cases) if name not in nobody]
+    _list(page, "Cases that no program fails", nobody)
+    _list(page, "Cases whose rule catches the same programs without them", redundant)
+    if result.missed:
+        page.heading("Programs that no case catches, with the trace that does")
+        for survivor in result.missed:
+            page.write(bad(survivor.program.name), indent=2, hang=4)
+            page.write("; ".join(survivor.trace), indent=4, hang=6)
+
+
+def _list(page: Page, heading: str, names: Sequence[str]) -> None:
+    if names:
+        page.heading(f"{heading}: {len(names)}")
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        page.write(", ".join(names[:_SHOWN]) + more, indent=2)
+
+
+def _matrix(cases: Sequence[Case], programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None]) -> str:
+    """Return a row for each program that builds, with 1 for each case that it fails."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["program", *(case.name for case in cases)])
+    rows.writerow(["rule", *(case.rule for case in cases)])
+    for program, names in zip(programs, failed, strict=True):
+        if names is not None:
+            rows.writerow([program.name, *(int(case.name in names) for case in cases)])
+    return text.getvalue()

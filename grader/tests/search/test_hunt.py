@@ -1,0 +1,179 @@
+"""A search finds what is wrong, and what is left of a trace is as small as it can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import case_files
+from grader.assignment.case_writer import case_text
+from grader.cli.hunt import generator_of
+from grader.core.errors import ExitCode, UsageError
+from grader.labs import LABS, open_lab
+from grader.search.player import FailingTrace, Fault, explicit
+from grader.search.shrink import shrink
+from grader.tests.support.command import ROOT, grade
+from grader.tests.support.hunting import player_of, smallest, superfluous, unfair_to
+from reference.operation import Operation
+
+_SECONDS = 60.0
+WRONG = {
+    "paged_kv": ("no_copy_on_write", "append_byte_offset", "free_keeps_shared_l2", "append_waits_for_free_block"),
+    "block_pool": ("double_free_noticed_late", "lowest_id_wins"),
+    "scheduler": ("victim_stays_in_the_result", "reserved_is_internal"),
+    "hybrid": ("cross_grows_with_text", "window_longer_than_text"),
+    "offload": ("waits_for_the_computed_logits", "flushes_the_whole_block"),
+}
+
+
+def sample(lab: str, name: str) -> Path:
+    """The folder of a labelled sample."""
+    (path,) = (ROOT / "submissions" / lab).glob(f"*/{name}")
+    return path
+
+
+def calls(failing: FailingTrace) -> list[str]:
+    """Its operations, as a case file has them."""
+    return list(map(str, explicit(failing.case.trace.operations)))
+
+
+@pytest.mark.parametrize("lab_name", LABS)
+def test_the_smallest_traces_are_fair_and_have_nothing_superfluous(lab_name: str) -> None:
+    """No operation can be left out, and every accepted sample does in them what the reference does."""
+    lab, traces = open_lab(lab_name), []
+    for name in WRONG[lab_name]:
+        with player_of(lab, sample(lab_name, name)) as player:
+            failing = smallest(player, seconds=_SECONDS)
+            assert failing is not None, name
+            assert len(calls(failing)) <= 9
+            assert superfluous(player, failing) == []
+            traces.append(failing.case)
+
+    assert unfair_to(lab, traces) == {}
+
+
+def test_a_search_is_repeatable() -> None:
+    """The same seed finds the same trace, another seed another one or the same."""
+    lab = open_lab("paged_kv")
+    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
+        first, again = smallest(player, seconds=_SECONDS), smallest(player, seconds=_SECONDS)
+
+    assert first is not None
+    assert first == again
+    assert first.faults[0].call == "append_kv"
+
+
+def test_a_right_program_has_no_failing_trace() -> None:
+    """Neither natively nor under the memory checker."""
+    lab = open_lab("paged_kv")
+    generate = lab.generator()
+    assert generate is not None
+    with player_of(lab, sample("paged_kv", "terse_with_macros"), memory_checker=True) as player:
+        cases = [case for seed in range(40) if (case := player.case(generate(seed, 40))) is not None]
+
+        assert len(cases) == 40
+        assert list(player.failing(cases)) == []
+
+
+def test_a_long_trace_of_a_case_becomes_small() -> None:
+    """Also one that the search did not make: the pool's size is in its `llm_init` then."""
+    lab = open_lab("paged_kv")
+    case = case_files.load(lab.cases / "append" / "three_sharers.toml", lab.grammar, seed=1)
+    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
+        whole = player.case(explicit(case.trace.operations), dict(case.trace.settings))
+        assert whole is not None
+        assert "pool_blocks" not in whole.trace.settings
+        ((_, failing),) = player.failing([whole])
+        small = shrink(player, failing)
+
+        assert len(calls(small)) == 4
+        assert small.faults[0] == failing.faults[0]
+
+
+def test_what_no_case_file_may_have_is_no_case() -> None:
+    """Calls of no lab, numbers out of their range, states that the handout does not know."""
+    lab = open_lab("paged_kv")
+    init = Operation(name="llm_init", arguments=(64,))
+    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
+        assert player.case([init]) is not None
+        assert player.case([]) is None
+        assert player.case([init, Operation(name="append", arguments=(1, 2))]) is None
+        assert player.case([init, Operation(name="append_kv", arguments=(1,))]) is None
+        assert player.case([init, Operation(name="append_kv", arguments=(1, 2**31))]) is None
+        assert player.case([init, Operation(name="unmap", arguments=(1, 0))]) is None
+        assert player.case([Operation(name="append_kv", arguments=(1, 2))]) is None
+
+
+def test_a_fault_is_the_call_and_what_is_wrong_with_it() -> None:
+    """A refusal in the place of a success is another fault than a wrong state."""
+    lab = open_lab("paged_kv")
+    with player_of(lab, sample("paged_kv", "ceil_macro_precedence")) as player:
+        failing = smallest(player, seconds=_SECONDS)
+
+    assert failing is not None
+    assert failing.faults[0] == Fault("create_sequence", "reply", (False, True))
+
+
+def test_the_command_shows_the_trace_and_writes_it(tmp_path: Path) -> None:
+    """As a case that the reference agrees with, and as a program that fails by itself."""
+    file, program = tmp_path / "small.toml", tmp_path / "small.c"
+    path = sample("paged_kv", "no_copy_on_write")
+    shown = grade("hunt", str(path), "--output", str(file), "--program", str(program))
+
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
+    assert "The smallest trace: 4 operations" in shown.out
+    assert "> append_kv 1 1 -> 0" in shown.out
+    lab = open_lab("paged_kv")
+    case = case_files.load(file, lab.grammar, seed=1)
+    assert [operation.name for operation in case.trace.operations][-2:] == ["append_kv", "llm_destroy"]
+    assert case.rule == "cow"
+    assert "int main(void)" in program.read_text(encoding="utf-8")
+    assert grade("explain", str(file)).code == ExitCode.ACCEPTED
+
+
+def test_a_case_of_the_assignment_becomes_small() -> None:
+    """Also where only Valgrind sees what goes wrong."""
+    wrong = sample("paged_kv", "create_compares_unset_entry")
+    shown = grade("hunt", str(wrong), "--case", "create/from_block_0")
+    nothing = grade("hunt", str(sample("paged_kv", "terse_with_macros")), "--case", "append/three_sharers")
+
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
+    assert "The smallest trace: 2 operations" in shown.out
+    assert nothing.code == ExitCode.ACCEPTED
+    assert nothing.out == "Nothing goes wrong in append/three_sharers.\n"
+
+
+def test_the_command_says_where_nothing_goes_wrong() -> None:
+    """Or where there is nothing to play."""
+    right = grade("hunt", str(sample("paged_kv", "terse_with_macros")), "--seconds", "1", "--seed", "3")
+    unbuilt = grade("hunt", str(sample("paged_kv", "sign_compare")))
+
+    assert (right.code, right.out) == (
+        ExitCode.ACCEPTED,
+        "Nothing went wrong in 1 s of random traces (seed 3).\n",
+    )
+    assert unbuilt.code == ExitCode.BAD_INPUT
+    assert "cannot be built" in unbuilt.err
+
+
+def test_a_case_that_was_written_reads_as_it_was(tmp_path: Path) -> None:
+    """Every case file that has operations, after it was written anew."""
+    for lab in map(open_lab, LABS):
+        paths = [path for path in case_files.paths(lab.cases) if "seeds" not in path.read_text(encoding="utf-8")]
+        for path in paths[::7]:
+            case = case_files.load(path, lab.grammar, seed=1)
+            text = case_text(case, lab.grammar, title=case.title, clause="; ".join(case.handout), rule=case.rule)
+            file = tmp_path / path.name
+            file.write_text(text, encoding="utf-8")
+            again = case_files.load(file, lab.grammar, seed=1)
+
+            assert [str(each) for each in again.trace.operations] == [str(each) for each in case.trace.operations]
+            assert again.expected == case.expected
+
+
+def test_without_the_reference_there_is_no_search() -> None:
+    """As in a bundle of a lab whose oracle is nearly the solution."""
+    with pytest.raises(UsageError, match="reference is not here"):
+        generator_of(replace(open_lab("block_pool"), generator=lambda: None))

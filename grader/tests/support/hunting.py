@@ -1,0 +1,83 @@
+"""Search for failing traces of labelled samples, and play traces on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from grader.assignment.lab import Lab
+from grader.assignment.source import collect
+from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
+from grader.search.domain import Domain
+from grader.search.hunt import hunt
+from grader.search.player import FailingTrace, TracePlayer, explicit
+from grader.search.shrink import shrink
+from grader.system import sandbox
+from grader.system.budget import Budget
+from grader.tests.support.command import ROOT
+
+HOSTILE = "hostile"
+
+
+@contextmanager
+def player_of(lab: Lab, path: Path, *, memory_checker: bool = False) -> Iterator[TracePlayer]:
+    """Build a sample and yield what plays traces on it. The sample must build."""
+    with sandbox.workspace(Budget(), tools=lab.runtime.programs) as work:
+        source = collect(path, lab.source_name, rule="")
+        built = lab.runtime.build(work, source.content, beside=source.own_headers, optional=OptionalStages())
+        generate = lab.generator()
+        assert built.program is not None, path
+        assert generate is not None
+        yield TracePlayer(
+            lab,
+            work,
+            built.program,
+            lab.rubric.seed,
+            Domain.of(generate),
+            built.cpu_seconds,
+            memory_checker=memory_checker,
+        )
+
+
+def smallest(player: TracePlayer, *, seconds: float, seed: int = 1) -> FailingTrace | None:
+    """Return the smallest failing trace that a search finds; None where it finds none in time."""
+    generate = player.lab.generator()
+    assert generate is not None
+    started = time.monotonic()
+    failing = hunt(player, generate, seed, late=lambda: time.monotonic() - started > seconds, progress=lambda _: None)
+    return shrink(player, failing) if failing is not None else None
+
+
+def superfluous(player: TracePlayer, failing: FailingTrace) -> list[str]:
+    """Return the operations without which the same goes wrong as with them."""
+    operations, settings = explicit(failing.case.trace.operations), dict(failing.case.trace.settings)
+    shorter = [
+        player.case([*operations[:place], *operations[place + 1 :]], settings) for place in range(len(operations))
+    ]
+    cases = {place: case for place, case in enumerate(shorter) if case is not None}
+    places = list(cases)
+    return [
+        str(operations[places[number]])
+        for number, trace in player.failing(list(cases.values()))
+        if failing.faults[0] in trace.faults
+    ]
+
+
+def accepted(lab: Lab) -> list[Path]:
+    """The accepted samples of a lab without the hostile ones."""
+    folders = (ROOT / "submissions" / lab.name / "accepted").iterdir()
+    return sorted(folder for folder in folders if HOSTILE not in folder.name)
+
+
+def unfair_to(lab: Lab, cases: Sequence[Case]) -> dict[str, list[str]]:
+    """Return the accepted samples on which one of the cases goes wrong, with the calls of these cases."""
+    unfair: dict[str, list[str]] = {}
+    for path in accepted(lab):
+        with player_of(lab, path) as player:
+            wrong = [cases[place] for place, _ in player.failing(cases)]
+        if wrong:
+            unfair[path.name] = ["; ".join(map(str, explicit(case.trace.operations))) for case in wrong]
+    return unfair
