@@ -70,6 +70,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     """
     from grader.classroom.calibration import calibration, mutants_of, searched
     from grader.classroom.own_cases import samples_of, tried
+    from grader.report.page import Page
 
     check_output(options.matrix, "--matrix")
     lab = lab_named(options.selection.lab)

@@ -1,0 +1,152 @@
+"""Mutants differ from their program in one place, and the cases of a lab are measured by them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+from pathlib import Path
+
+import pytest
+
+from grader.assignment.case_selection import select_cases
+from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
+from grader.classroom.own_cases import TriedProgram, samples_of
+from grader.core.errors import ExitCode
+from grader.labs import open_lab
+from grader.search.mutants import mutants
+from grader.tests.support.command import ROOT, grade
+
+_C = b"""int f(int a, int b) {
+    /* a < b, 7 */
+    if (a < b && b != 0)
+        g(a, b);
+    while (a) { a -= 1; break; }
+    return 1;
+}
+"""
+_PYTHON = b'''def f(a, b):
+    """a < b."""
+    if a < b and b is not None:
+        g(a, b)
+    print("a")
+    return 1
+'''
+
+
+def changes(content: bytes, language: str) -> list[tuple[int, str]]:
+    """Line and change of each mutant."""
+    return [(mutant.line, mutant.change) for mutant in mutants(content, language)]
+
+
+def test_each_kind_of_change_in_c() -> None:
+    """Nothing in a comment."""
+    assert changes(_C, "c") == [
+        (3, "`(a < b && b != 0)` -> `(!(a < b && b != 0))`"),
+        (3, "`&&` -> `||`"),
+        (3, "`<` -> `<=`"),
+        (3, "`<` -> `>`"),
+        (3, "`!=` -> `==`"),
+        (3, "`0` -> `1`"),
+        (4, "without `g(a, b);`"),
+        (4, "`a, b` -> `b, a`"),
+        (5, "`(a)` -> `(!(a))`"),
+        (5, "without `a -= 1;`"),
+        (5, "`-=` -> `+=`"),
+        (5, "`1` -> `2`"),
+        (5, "`1` -> `0`"),
+        (5, "without `break;`"),
+        (5, "`break;` -> `continue;`"),
+        (6, "`1` -> `2`"),
+        (6, "`1` -> `0`"),
+    ]
+
+
+def test_each_kind_of_change_in_python() -> None:
+    """Nothing in a docstring."""
+    assert changes(_PYTHON, "python") == [
+        (3, "`a < b and b is not None` -> `not (a < b and b is not None)`"),
+        (3, "`and` -> `or`"),
+        (3, "`<` -> `<=`"),
+        (3, "`<` -> `>`"),
+        (3, "`is not` -> `is`"),
+        (4, "`g(a, b)` -> `pass`"),
+        (4, "`a, b` -> `b, a`"),
+        (5, '`print("a")` -> `pass`'),
+        (6, "`1` -> `2`"),
+        (6, "`1` -> `0`"),
+    ]
+
+
+@pytest.mark.parametrize("lab_name", ["block_pool", "scheduler", "hybrid", "offload"])
+def test_mutants_of_python_programs_can_be_parsed(lab_name: str) -> None:
+    """Each of them, of every accepted sample, and no two are the same."""
+    for sample in samples_of(open_lab(lab_name)):
+        contents = [mutant.content for mutant in mutants(sample.source.content, "python")] if sample.right else []
+        for content in contents[::11]:
+            ast.parse(content)
+        assert len(contents) == len(set(contents))
+        assert sample.source.content not in contents
+
+
+def test_mutants_are_drawn_evenly_and_repeatably() -> None:
+    """The same seed draws the same ones."""
+    lab = open_lab("paged_kv")
+    rights = [sample for sample in samples_of(lab) if sample.right][:3]
+    drawn, again, other = (mutants_of(lab, rights, 10, seed) for seed in (1, 1, 2))
+
+    assert drawn == again
+    assert drawn != other
+    assert [sum(mutant.name.startswith(f"{Path(right.name).name}:") for mutant in drawn) for right in rights] == [
+        4,
+        3,
+        3,
+    ]
+
+
+def test_a_survivor_is_searched() -> None:
+    """A wrong program gets the trace that shows it, a right one none."""
+    lab = open_lab("paged_kv")
+    by_name = {sample.name: sample for sample in samples_of(lab)}
+    programs = [by_name["wrong_answer/no_copy_on_write"], by_name["accepted/terse_with_macros"]]
+    wrong, right = searched(lab, programs, seconds=2, jobs=2)
+
+    assert wrong.trace[0].startswith("llm_init")
+    assert wrong.trace[-1].startswith("append_kv")
+    assert right.trace == ()
+
+
+def test_what_cases_are_worth() -> None:
+    """Rules with one guard, cases that are not needed, and the part that is killed."""
+    lab = open_lab("paged_kv")
+    cases = select_cases(lab, seed=1, pattern="fork/*").cases
+    listing = [case for case in cases if case.rule == "list"][:2]
+    first, second = (case.name for case in listing)
+    source = samples_of(lab)[0].source
+    programs = [TriedProgram(name=name, source=source) for name in "abcde"]
+    failed = [frozenset({first}), frozenset({first, second}), None, frozenset[str](), frozenset[str]()]
+    survivors = [Survivor(program=programs[3], trace=("llm_init 64",)), Survivor(program=programs[4])]
+    result = calibration(programs, failed, survivors)
+
+    assert (result.unbuilt, len(result.killed), len(result.missed)) == (1, 2, 1)
+    assert result.share == 2 / 3
+    assert result.kills() == {first: 2, second: 1}
+    assert result.redundant(listing) == [second]
+    assert result.sole_guards(listing[:1]) == {"list": first}
+    assert result.sole_guards(listing) == {}
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It says what is missing, and writes the matrix."""
+    matrix = tmp_path / "kills.csv"
+    shown = grade(
+        *("calibrate", "--lab", "hybrid", "--case", "waste/*", "--mutants", "3", "--seconds", "1"),
+        *("--jobs", "2", "--matrix", str(matrix)),
+    )
+    rows = list(csv.reader(matrix.read_text(encoding="utf-8").splitlines()))
+
+    assert shown.code in (ExitCode.ACCEPTED, ExitCode.NOT_ACCEPTED), shown.err
+    assert "wrong programs fail a case" in shown.out
+    assert rows[0][0] == "program"
+    assert all(name.startswith("waste/") for name in rows[0][1:])
+    assert {value for row in rows[2:] for value in row[1:]} <= {"0", "1"}
+    assert len(rows) > len(list((ROOT / "submissions" / "hybrid" / "wrong_answer").iterdir())) // 2
