@@ -89,7 +89,7 @@ def load_lab(
         clues=mistakes.load(
             cases / "mistakes.toml", calls=calls, facets=names, rules=rules.ids, clauses=clauses, predicates=predicates
         ),
-        generator=partial(_generate, oracle) if not recorded else lambda: None,
+        generator=partial(_generate, oracle, "explore", "generate") if not recorded else lambda: None,
         oracle_files=files if model is None and not recorded else (),
         **others,
     )
@@ -102,15 +102,16 @@ def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operatio
     return engine
 
 
-def _generate(oracle: str) -> Generator | None:
-    """Return what makes random traces with the generator in the oracle's module; None where it has none."""
-    generator = getattr(import_module(oracle.partition(":")[0]), "generate", None)
+def _generate(oracle: str, *names: str) -> Generator | None:
+    """Return what makes random traces by the first of these functions in the oracle's module; None: it has none."""
+    module = import_module(oracle.partition(":")[0])
+    generator = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
 def _traces(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:
     """Return what looks for the generator of random traces: in a file of recorded ones, or beside the oracle."""
-    return partial(_generate, oracle) if recorded is None else partial(recorded_traces, recorded)
+    return partial(_generate, oracle, "generate") if recorded is None else partial(recorded_traces, recorded)
 
 
 def _code(oracle: str) -> tuple[Path, ...]:
