@@ -25,6 +25,6 @@ def _varied(random: Random, operation: Operation) -> list[Operation]:
         return [replace(operation, name="free_iterator")]
     if drawn < 0.05:
         return [operation, Operation(name="clear_lists")]
-    if drawn > 0.98 and operation.name == "new":
+    if drawn > 0.8 and operation.name == "new":
         return [operation, Operation(name="same_hash", arguments=(random.choice(_CHAINS), random.choice(_CHAINS)))]
     return [operation]
