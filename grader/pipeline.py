@@ -35,6 +35,7 @@ from grader.search.player import FailingTrace, TracePlayer
 from grader.search.shrink import shrink
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
+from reference.oracle import Generator
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -102,18 +103,19 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
 
 
 def hunted(
-    source: Source, lab: Lab, domain: Domain, search: Callable[[TracePlayer], FailingTrace | None]
+    source: Source, lab: Lab, generate: Generator, search: Callable[[TracePlayer], FailingTrace | None]
 ) -> Case | None:
     """Return the smallest trace that fails as the one that `search` finds does, as a case; None where it finds none.
 
-    Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side breaks.
+    No trace leaves the domain of those that `generate` makes. Raises `UsageError` when the submission cannot be built,
+    `GraderError` when the grader's side breaks.
     """
     resources.require(*lab.runtime.tools(DEFAULTS))
     with sandbox.workspace(Budget(), tools=lab.runtime.programs) as work:
         attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
         if attempt.program is None:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
-        player = TracePlayer(lab, work, attempt.program, attempt.seed, domain, attempt.spent["build"])
+        player = TracePlayer(lab, work, attempt.program, attempt.seed, Domain.of(generate), attempt.spent["build"])
         failing = search(player)
         return shrink(player, failing).case if failing is not None else None
 

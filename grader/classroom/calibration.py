@@ -22,7 +22,6 @@ from grader.classroom.own_cases import TriedProgram
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.labs import open_lab
-from grader.search.domain import Domain
 from grader.search.hunt import hunt
 from grader.search.mutants import mutants
 
@@ -141,6 +140,6 @@ def _searched(lab_name: str, seconds: float, program: TriedProgram) -> Survivor:
         late=lambda: time.monotonic() - started > seconds,
         progress=lambda _: None,
     )
-    case = pipeline.hunted(program.source, lab, Domain.of(generate), search)
+    case = pipeline.hunted(program.source, lab, generate, search)
     operations = () if case is None else case.trace.operations
     return Survivor(program=program, trace=tuple(str(operation) for operation in operations if not operation.implicit))

@@ -21,7 +21,7 @@ from grader.cli.terminal import complain, drop_what_failed
 from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError, UsageError
 
 COMMANDS = (
-    *("run", "cases", "explain", "try", "repro", "hunt"),
+    *("run", "cases", "explain", "try", "repro", "hunt", "watch"),
     *("batch", "runs", "show", "export", "regrade", "diff", "compare"),
     *("calibrate", "pack", "doctor", "schema", "completion"),
 )

@@ -22,6 +22,7 @@ from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Record, write
 
 if TYPE_CHECKING:
+    from grader.report.page import Page
     from grader.search.player import FailingTrace, TracePlayer
     from reference.oracle import Generator
 
@@ -78,7 +79,6 @@ def hunt(options: HuntOptions) -> ExitCode:
         grade hunt llm_memory.c --output shortest.toml --program shortest.c
     """
     from grader import pipeline
-    from grader.search.domain import Domain
 
     check_output(options.output)
     check_output(options.program, "--program")
@@ -87,7 +87,7 @@ def hunt(options: HuntOptions) -> ExitCode:
     source = collect(options.path, lab.source_name, rule="")
     with _progress(options.seconds) as progress:
         search = _search(lab, generate, options, progress)
-        case = pipeline.hunted(source, lab, Domain.of(generate), search)
+        case = pipeline.hunted(source, lab, generate, search)
     if case is None:
         where = f"in {options.seconds} s of random traces (seed {options.seed})"
         print(f"Nothing went wrong {where}." if options.case is None else f"Nothing goes wrong in {options.case}.")
@@ -158,21 +158,29 @@ def _titled(case: Case, record: Record, seed: int) -> Case:
 
 def _report(case: Case, record: Record) -> str:
     """Return what goes wrong, and the trace with the replies that the handout demands."""
-    from grader.report.page import Page, bad
+    from grader.report.page import Page
     from grader.report.start_here import focus, start_here
 
-    view, cause = Detail().view(), record.first_cause
-    assert cause is not None
+    view = Detail().view()
     page = Page(view.width, colour=view.colour)
     start_here(page, record, focus(record, view.audience), view.audience, brief=True)
-    operations = [operation for operation in case.trace.operations if not operation.implicit]
-    page.heading(f"The smallest trace: {len(operations)} operations")
-    for place, operation in enumerate(operations):
-        reply = case.expected.replies[place].text
-        line = f"{operation}{f' -> {reply}' if reply else ''}"
-        wrong = place + 1 == cause.operation
-        page.write(bad(f"> {line}") if wrong else f"  {line}", indent=2, hang=6)
+    write_trace(page, case)
     return page.text()
+
+
+def write_trace(page: Page, case: Case) -> None:
+    """Write the operations of the smallest trace, with the replies that the handout demands; the last one goes wrong.
+
+    What goes wrong in what the grader adds at the end, such as lost memory, is at none of them.
+    """
+    from grader.report.page import bad
+
+    pairs = zip(case.trace.operations, case.expected.replies, strict=True)
+    lines = [f"{call}{f' -> {reply.text}' if reply.text else ''}" for call, reply in pairs if not call.implicit]
+    page.heading(f"The smallest trace: {len(lines)} operations")
+    for line in lines[:-1]:
+        page.write(f"  {line}", indent=2, hang=6)
+    page.write(bad(f"> {lines[-1]}"), indent=2, hang=6)
 
 
 def _file(lab: Lab, case: Case, record: Record) -> str:
