@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 
 from grader.core.case import Case
@@ -11,8 +11,8 @@ from reference.oracle import Generator
 
 _LENGTHS = (15, 30, 60, 120)
 """The numbers of operations of the traces, round by round: long ones reach states that short ones do not."""
-_TRACES = 90
-"""The number of traces of a round."""
+_FIRST_TRACES, _MOST_TRACES = 15, 90
+"""The number of traces of the first round, which doubles from round to round, and of the largest."""
 _COMPARED = 6
 """The number of failing traces of a round of which the shortest is returned."""
 _MORE_ROUNDS = 4
@@ -35,7 +35,8 @@ def hunt(
     for round_number in count():
         if late() or not more:
             break
-        cases = list(_cases(player, generate, numbers, _LENGTHS[round_number % len(_LENGTHS)]))
+        size = min(_FIRST_TRACES << min(round_number, 10), _MOST_TRACES)
+        cases = list(_cases(player, generate, islice(numbers, size), _LENGTHS[round_number % len(_LENGTHS)]))
         failing = [trace for _, trace in islice(player.failing(cases), _COMPARED)]
         progress(player.played)
         best = min(filter(None, [best, *failing]), key=lambda trace: _order(player, trace), default=None)
@@ -69,8 +70,8 @@ def fails(player: TracePlayer, case: Case) -> FailingTrace | None:
     return None
 
 
-def _cases(player: TracePlayer, generate: Generator, numbers: Iterator[int], length: int) -> Iterator[Case]:
-    for _ in range(_TRACES):
-        case = player.case(generate(next(numbers), length))
+def _cases(player: TracePlayer, generate: Generator, numbers: Iterable[int], length: int) -> Iterator[Case]:
+    for number in numbers:
+        case = player.case(generate(number, length))
         if case is not None:
             yield case

@@ -4,7 +4,8 @@
 says what a device can do, and has one that only notes its calls; `oracle` plays operations on them.
 """
 
+from reference.offload.explore import explore
 from reference.offload.generate import generate
 from reference.offload.oracle import Offload
 
-__all__ = ["Offload", "generate"]
+__all__ = ["Offload", "explore", "generate"]
