@@ -1,0 +1,111 @@
+"""`python -m grader.tests.trials.smallest_traces [LAB]...`: a search finds what is wrong with the labelled samples.
+
+For each lab: how many of the wrong samples that build a search finds within 10 s (`paged_kv`) or 5 s, the median number
+of operations of the smallest traces, whether any operation of them can be left out, and whether all accepted samples do
+right in them. What a search does not find begins with the first failing case of the sample's record. About an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from grader.assignment import case_files
+from grader.core.case import Case
+from grader.core.verdict import Verdict
+from grader.labs import LABS, open_lab
+from grader.search.hunt import fails
+from grader.search.player import FailingTrace, TracePlayer, explicit
+from grader.search.shrink import shrink
+from grader.tests.support.command import ROOT
+from grader.tests.support.graded import graded
+from grader.tests.support.hunting import HOSTILE, player_of, smallest, superfluous, unfair_to
+
+_SECONDS = {"paged_kv": 10.0}
+_OTHERS = 5.0
+_NEEDED = 0.95
+_UNBUILT = (Verdict.COMPILE_ERROR, Verdict.REJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What became of one sample."""
+
+    name: str
+    seconds: float
+    by_search: bool
+    case: Case | None
+    superfluous: tuple[str, ...] = ()
+
+
+def main(names: list[str]) -> int:
+    """Try these labs, and print a paragraph for each."""
+    failed = 0
+    for lab_name in names or list(LABS):
+        failed += _lab(lab_name)
+    return 1 if failed else 0
+
+
+def _lab(name: str) -> int:
+    lab = open_lab(name)
+    paths = [path for path in _wrong(name) if graded(name, path).verdict not in _UNBUILT]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(partial(_traced, name), paths))
+    traced = [result.case for result in results if result.case is not None]
+    unfair = unfair_to(lab, traced)
+    by_search = sum(result.by_search for result in results) / len(results)
+    lengths = [len(explicit(case.trace.operations)) for case in traced]
+    lines = [
+        f"{name}: {100 * by_search:.1f} % of {len(results)} found by a search, {len(traced)} have a smallest trace",
+        f"  operations: median {statistics.median(lengths)}, most {max(lengths)}",
+        *(f"  no trace: {result.name}" for result in results if result.case is None),
+        *(f"  not found by the search: {result.name}" for result in results if not result.by_search),
+        *(
+            f"  superfluous in {result.name}: {'; '.join(result.superfluous)}"
+            for result in results
+            if result.superfluous
+        ),
+        *(f"  unfair to {sample}: {' | '.join(traces)}" for sample, traces in unfair.items()),
+    ]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+    bad = any(result.case is None or result.superfluous for result in results)
+    return int(bad or bool(unfair) or by_search < _NEEDED or statistics.median(lengths) > 5)
+
+
+def _wrong(name: str) -> Iterator[Path]:
+    source = open_lab(name).source_name
+    for path in sorted((ROOT / "submissions" / name).glob(f"*/*/{source}")):
+        if path.parent.parent.name != Verdict.ACCEPTED and HOSTILE not in path.parent.name:
+            yield path.parent
+
+
+def _traced(lab_name: str, path: Path) -> Traced:
+    started = time.monotonic()
+    with player_of(open_lab(lab_name), path) as player:
+        failing = smallest(player, seconds=_SECONDS.get(lab_name, _OTHERS))
+        by_search, seconds = failing is not None, time.monotonic() - started
+        failing = failing or _from_case(lab_name, path, player)
+        more = tuple(superfluous(player, failing)) if failing is not None else ()
+    return Traced(f"{path.parent.name}/{path.name}", seconds, by_search, failing.case if failing else None, more)
+
+
+def _from_case(lab_name: str, path: Path, player: TracePlayer) -> FailingTrace | None:
+    cause = graded(lab_name, path).first_cause
+    if cause is None or not cause.cases:
+        return None
+    lab = open_lab(lab_name)
+    case = case_files.load(lab.cases / f"{cause.cases[0]}.toml", lab.grammar, seed=lab.rubric.seed)
+    failing = fails(player, case)
+    return shrink(player, failing) if failing is not None else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
