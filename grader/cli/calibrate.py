@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from grader.assignment.lab import Lab
 from grader.cli.options import Selection, jobs_option, lab_named
 from grader.cli.output import check_output
 from grader.cli.parser import number, option, path_option, shared
-from grader.cli.terminal import columns, is_colourful, is_live, notify
+from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
 from grader.core.record import write
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from grader.classroom.own_cases import TriedProgram
     from grader.report.page import Page
 
-T = TypeVar("T")
-
-_EVERY = 50
-"""The number of programs after which a line tells how far it is, where no line can be redrawn."""
 _SHOWN = 20
 
 
@@ -82,10 +78,10 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     wrong = [sample for sample in samples if not sample.right]
     drawn = mutants_of(lab, rights, options.mutants, options.seed)
     programs = [*wrong, *drawn]
-    failed = list(_counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "tried"))
+    failed = list(counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "trying"))
     passing = [mutant for mutant, names in zip(drawn, failed[len(wrong) :], strict=True) if names == frozenset()]
     search = searched(lab, passing, seconds=options.seconds, jobs=options.jobs)
-    survivors = list(_counted(search, len(passing), "searched"))
+    survivors = list(counted(search, len(passing), "searching"))
     result = calibration(programs, failed, survivors)
     page = Page(columns(100), colour=is_colourful())
     _write(page, lab, cases, result, mutants=len(drawn))
@@ -93,20 +89,6 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     if options.matrix is not None:
         write(options.matrix, _matrix(cases, programs, failed))
     return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
-
-
-def _counted(results: Iterable[T], count: int, done: str) -> Iterable[T]:
-    """Show how many programs are done."""
-    from rich.console import Console
-    from rich.progress import track
-
-    if is_live(sys.stderr):
-        yield from track(results, done, total=count, console=Console(stderr=True), transient=True)
-        return
-    for number_done, result in enumerate(results, start=1):
-        yield result
-        if number_done % _EVERY == 0 or number_done == count:
-            notify(f"{number_done} of {count} programs {done}")
 
 
 def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, mutants: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grader.assignment.lab import Lab
 from grader.cli.options import jobs_option, lab_option, own_cases, seed_option
 from grader.cli.parser import argument, number, option, path_option
-from grader.cli.terminal import columns, is_colourful, is_live, notify
+from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from grader.report.page import Page
 
 _MOST_NAMES = 6
-_EVERY = 50
-"""The number of programs after which a line tells how far it is, where no line can be redrawn."""
 _CLASS = "Try them on the submissions of a class in this store instead of the labelled samples."
 
 
@@ -67,7 +65,7 @@ def try_(options: TryOptions) -> ExitCode:
         page.write("There are no labelled samples here, so what it catches is not known.")
         sys.stdout.write(page.text())
         return ExitCode.ACCEPTED
-    failed = list(_with_progress(tried(lab, cases, programs, jobs=options.jobs), len(programs)))
+    failed = list(counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "trying"))
     results = trials(cases, programs, failed)
     for result in results:
         _write(page, result, programs, of_class=of_class)
@@ -96,19 +94,6 @@ def _class_of(options: TryOptions, lab: Lab) -> list[TriedProgram]:
             for result in store.results(run)
             if result.entry.source is not None
         ]
-
-
-def _with_progress(results: Iterable[frozenset[str] | None], count: int) -> Iterable[frozenset[str] | None]:
-    from rich.console import Console
-    from rich.progress import track
-
-    if is_live(sys.stderr):
-        yield from track(results, "trying", total=count, console=Console(stderr=True), transient=True)
-        return
-    for number_done, result in enumerate(results, start=1):
-        yield result
-        if number_done % _EVERY == 0 or number_done == count:
-            notify(f"{number_done} of {count} programs tried")
 
 
 def _write_head(page: Page, case: Case) -> None:

@@ -12,9 +12,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from grader.core.verdict import Verdict
 
@@ -28,6 +28,10 @@ _OUT, _ERR = 1, 2
 _MOST_COLUMNS = 1000
 _EVERY_SECONDS = 5.0
 """The time between two plain lines of progress."""
+_EVERY_PROGRAMS = 50
+"""The number of programs between two such lines, where nobody knows how long one takes."""
+
+_Result = TypeVar("_Result")
 
 
 class _Lossy(io.FileIO):
@@ -231,6 +235,20 @@ def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
             yield counted
         finally:
             counted.tell()
+
+
+def counted(results: Iterable[_Result], total: int, doing: str) -> Iterator[_Result]:
+    """Yield the results of so many programs, and show how far it is; `doing` is one word, such as "trying"."""
+    if is_live(sys.stderr):
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(results, doing, total=total, console=Console(stderr=True), transient=True)
+        return
+    for done, result in enumerate(results, start=1):
+        yield result
+        if done % _EVERY_PROGRAMS == 0 or done == total:
+            notify(f"{doing}: {done} of {total} programs")
 
 
 def _span(seconds: float) -> str:
