@@ -54,9 +54,8 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `predicates`
-    are what its mistakes name in `where`, `invariants` tells what can never be so in a state, `code` are files outside
-    the grader's rooms by which cases are read. `settings` to `every` are those of `Grammar`, `others` of `Lab`.
+    `oracle` is "module:factory". `model` is a judging of the lab's own, `predicates` are what its mistakes name in
+    `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `others` those of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules = rubric.load(cases / rubric.RUBRIC_FILE, names, calls)
@@ -89,7 +88,7 @@ def load_lab(
         clues=mistakes.load(
             cases / "mistakes.toml", calls=calls, facets=names, rules=rules.ids, clauses=clauses, predicates=predicates
         ),
-        generator=partial(_generate, oracle, "explore", "generate") if not recorded else lambda: None,
+        generator=_generator(oracle, recorded),
         oracle_files=files if model is None and not recorded else (),
         **others,
     )
@@ -107,6 +106,11 @@ def _generate(oracle: str, *names: str) -> Generator | None:
     module = import_module(oracle.partition(":")[0])
     generator = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
+
+
+def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:
+    """Return what looks for the generator of a search; without the oracle there is none."""
+    return partial(_generate, oracle, "explore", "generate") if recorded is None else lambda: None
 
 
 def _traces(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

@@ -130,10 +130,10 @@ def _swapped_arguments(arguments: Node, content: bytes) -> Iterator[tuple[int, i
     """Yield each two neighbours in the other order."""
     named = [child for child in arguments.children if child.is_named and child.type != "comment"]
     for first, second in pairwise(named):
-        one, between = _text(first, content), content[first.end_byte : second.start_byte].decode(errors="replace")
-        other = _text(second, content)
-        if one != other and "=" not in one + other:
-            yield first.start_byte, second.end_byte, f"{other}{between}{one}"
+        before, between = _text(first, content), content[first.end_byte : second.start_byte].decode(errors="replace")
+        after = _text(second, content)
+        if before != after and "=" not in before + after:
+            yield first.start_byte, second.end_byte, f"{after}{between}{before}"
 
 
 def _other_numbers(text: str) -> Iterator[str]:

@@ -41,7 +41,7 @@ class NoOptionalStages(OptionalStages):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class TraceFault:
     """What goes wrong first in a trace; equal faults probably have the same cause."""
 
     call: str
@@ -56,7 +56,7 @@ class FailingTrace:
     """A trace up to the operation that goes wrong, with what the grader adds at its end, and the faults there."""
 
     case: Case
-    faults: tuple[Fault, ...]
+    faults: tuple[TraceFault, ...]
     """Those of one operation, the most telling first."""
     operation: int
     """The operation that goes wrong, counted from 0."""
@@ -201,9 +201,9 @@ def _allows(wanted: Number | JsonValue | Word, value: Argument) -> bool:
     return wanted.fits(value)
 
 
-def _fault(piece: Evidence, comparison: Comparison) -> Fault:
+def _fault(piece: Evidence, comparison: Comparison) -> TraceFault:
     operations = comparison.case.trace.operations
     call = operations[min(piece.operation, len(operations) - 1)].name
     if piece.difference is None or piece.judgement is None:
-        return Fault(call, piece.kind)
-    return Fault(call, piece.difference.facet, (piece.judgement.expected.refused, piece.judgement.actual.refused))
+        return TraceFault(call, piece.kind)
+    return TraceFault(call, piece.difference.facet, (piece.judgement.expected.refused, piece.judgement.actual.refused))

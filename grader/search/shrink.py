@@ -33,8 +33,8 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
         """Yield the edits after which the same goes wrong, in order."""
         operations = explicit(failing.case.trace.operations)
         settings = dict(failing.case.trace.settings)
-        made = [(place, player.case(_edited(operations, edit), settings)) for place, edit in enumerate(edits)]
-        cases = [(place, case) for place, case in made if case is not None]
+        candidates = [(place, player.case(_edited(operations, edit), settings)) for place, edit in enumerate(edits)]
+        cases = [(place, case) for place, case in candidates if case is not None]
         if cases:
             for number, trace in player.failing([case for _, case in cases]):
                 if wanted in trace.faults and _size(trace.case) < _size(failing.case):

@@ -12,7 +12,7 @@ from grader.assignment.case_writer import case_text
 from grader.cli.hunt import generator_of
 from grader.core.errors import ExitCode, UsageError
 from grader.labs import LABS, open_lab
-from grader.search.player import FailingTrace, Fault, explicit
+from grader.search.player import FailingTrace, TraceFault, explicit
 from grader.search.shrink import shrink
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import player_of, smallest, superfluous, unfair_to
@@ -113,7 +113,7 @@ def test_a_fault_is_the_call_and_what_is_wrong_with_it() -> None:
         failing = smallest(player, seconds=_SECONDS)
 
     assert failing is not None
-    assert failing.faults[0] == Fault("create_sequence", "reply", (False, True))
+    assert failing.faults[0] == TraceFault("create_sequence", "reply", (False, True))
 
 
 def test_the_command_shows_the_trace_and_writes_it(tmp_path: Path) -> None:
