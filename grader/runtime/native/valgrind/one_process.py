@@ -96,6 +96,7 @@ def run_once(
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
+    own_limit = max(0.1, min(cpu_limit, work.budget.cpu))  # what is left for it may be less than a kernel's limit can be
     done = work.run(
         lambda ends: [
             *_COMMAND,
@@ -104,7 +105,7 @@ def run_once(
             f"./{_placed(work, program, bare=bare)}",
             *map(str, ends[:2]),
         ],
-        limits=_limits(patience, cpu_limit, max(0.1, min(cpu_limit, work.budget.cpu)), bare=bare),
+        limits=_limits(patience, cpu_limit, own_limit, bare=bare),
         feeds=[feed(token=token)],
         channels=2,
     )
@@ -129,7 +130,7 @@ def run_once(
         hangs=done.silent,
         out_of_time=done.timed_out and not done.silent,
         by_limit=by_limit,
-        sleeps=done.slow and not worked,
+        sleeps=done.slow and done.cpu_seconds <= _MOST_OF * own_limit,
         stderr=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
