@@ -47,7 +47,7 @@ def test_the_smallest_traces_are_fair_and_have_nothing_superfluous(lab_name: str
         with player_of(lab, sample(lab_name, name)) as player:
             failing = smallest(player, seconds=_SECONDS)
             assert failing is not None, name
-            assert len(calls(failing)) <= 9
+            assert len(calls(failing)) <= 12
             assert superfluous(player, failing) == []
             traces.append(failing.case)
 
