@@ -31,7 +31,8 @@ from grader.tests.support.hunting import HOSTILE, player_of, smallest, superfluo
 _SECONDS = {"paged_kv": 10.0}
 _OTHERS = 5.0
 _NEEDED = 0.95
-_UNBUILT = (Verdict.COMPILE_ERROR, Verdict.REJECTED)
+_NOT_PLAYED = (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
+"""The verdicts, which are the names of folders, of programs that are right or that nothing can be played on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def main(names: list[str]) -> int:
 
 def _lab(name: str) -> int:
     lab = open_lab(name)
-    paths = [path for path in _wrong(name) if graded(name, path).verdict not in _UNBUILT]
+    paths = list(_wrong(name))
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(partial(_traced, name), paths))
     traced = [result.case for result in results if result.case is not None]
@@ -83,7 +84,7 @@ def _lab(name: str) -> int:
 def _wrong(name: str) -> Iterator[Path]:
     source = open_lab(name).source_name
     for path in sorted((ROOT / "submissions" / name).glob(f"*/*/{source}")):
-        if path.parent.parent.name != Verdict.ACCEPTED and HOSTILE not in path.parent.name:
+        if path.parent.parent.name not in _NOT_PLAYED and HOSTILE not in path.parent.name:
             yield path.parent
 
 
