@@ -167,6 +167,7 @@ class TracePlayer:
         """
         model = self.lab.model(Trace(operations=tuple(operations), settings=settings))
         steps = list(play(model, Trace(operations=tuple(operations))))
+        self._check_opened(steps)
         whole = [replace(step.operation, claim=step.reply.text) for step in steps]
         for key, message in list(self.lab.grammar.complete(dict(settings), list(whole))):
             if settings.pop(key, None) is None:
@@ -175,6 +176,18 @@ class TracePlayer:
             raise CannotGoOn(f"{key}: {message}")
         yield from steps
         yield from play(model, Trace(operations=tuple(whole[len(steps) :])))
+
+    def _check_opened(self, steps: Sequence[Step]) -> None:
+        """Raise `CannotGoOn` where a target is opened that is open: nobody could close both."""
+        opened: set[int | None] = set()
+        for step in steps:
+            signature, target = self.lab.grammar.operations[step.operation.name], step.operation.target
+            if signature.opens and target in opened:
+                raise CannotGoOn(f"@{target} is open already")
+            if signature.opens and not step.reply.refused:
+                opened.add(target)
+            elif signature.closes:
+                opened.discard(target)
 
     def _fits(self, operation: Operation) -> bool:
         """Whether a case file may have this operation."""

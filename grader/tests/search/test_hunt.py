@@ -103,6 +103,8 @@ def test_what_no_case_file_may_have_is_no_case() -> None:
         assert player.case([init, Operation(name="append_kv", arguments=(1,))]) is None
         assert player.case([init, Operation(name="append_kv", arguments=(1, 2**31))]) is None
         assert player.case([init, Operation(name="unmap", arguments=(1, 0))]) is None
+        assert player.case([init, init]) is None
+        assert player.case([init, Operation(name="llm_destroy"), init]) is not None
         assert player.case([Operation(name="append_kv", arguments=(1, 2))]) is None
 
 
