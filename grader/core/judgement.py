@@ -24,6 +24,10 @@ SENTENCE = "sentence"
 """Tag of a difference that says itself what is wrong, so that "must be ..., not ..." tells nothing."""
 
 
+UNREAD = "unread"
+"""Tag of a difference where nothing could be read of the program, such as an attribute that it does not have."""
+
+
 STILL_EMPTY = "none-stored"
 """Tag of a difference where something belongs and only the mark for nothing stands, such as NULL."""
 

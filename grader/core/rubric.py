@@ -28,6 +28,8 @@ class Facet:
     """Where it stands in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
     "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks", "reply.*.0".
     "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
+    absent: str = ""
+    """What an entry counts as that a state leaves out, such as "0"; empty: such an entry is missing."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
     sentences: bool = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
-from grader.core.judgement import NEVER_SET, Difference
+from grader.core.judgement import NEVER_SET, UNREAD, Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
 from grader.judge.evidence import Evidence
@@ -15,6 +16,9 @@ from grader.runtime.comparison import Comparison
 from reference.operation import Operation
 
 _REPLY, _STATE, _MEMORY = range(3)
+_READ_BY_NAME = ". It is read by the name that it has in the handout: is it set, and spelt as there?"
+_OF_DIFFERENCES = re.compile(r"\{(?:actual|expected|field|wanted)\}")
+"""What a hint can say of a difference only."""
 
 
 def operation_of(evidence: Evidence, comparison: Comparison) -> Operation:
@@ -77,7 +81,13 @@ def best_clue(
         if clue is not None:
             return cause, clue
     cause = min(first, key=_rank)
-    return cause, Clue(rule=comparison.case.rule, hint="{message}" if cause.difference is None else "{wanted}")
+    return cause, Clue(rule=comparison.case.rule, hint=_hint_without_clue(cause))
+
+
+def _hint_without_clue(cause: Evidence) -> str:
+    if cause.difference is None:
+        return "{message}"
+    return "{wanted}" + _READ_BY_NAME * (UNREAD in cause.difference.tags)
 
 
 def clue_alone(evidence: Evidence, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
@@ -180,9 +190,12 @@ def _first_fitting(all_seen: Sequence[_ClueValues], table: ClueTable) -> tuple[E
 def _fits(clue: Clue, seen: _ClueValues) -> bool:
     """Whether the conditions hold that `ClueTable.possible` leaves open."""
     evidence, difference = seen.evidence, seen.evidence.difference
+    tags = difference.tags if difference is not None else frozenset()
     return (
-        (not clue.part or (difference is not None and clue.part in difference.field))
-        and clue.tags <= (difference.tags if difference is not None else frozenset())
+        (difference is not None or not _OF_DIFFERENCES.search(clue.hint))
+        and (not clue.part or (difference is not None and clue.part in difference.field))
+        and clue.tags <= tags
+        and (UNREAD in clue.tags or UNREAD not in tags)  # such a value says nothing about what the program does
         and clue.never <= seen.patterns.never
         and (not clue.circumstances or clue.circumstances <= seen.circumstances)
         and (clue.where is None or (evidence.judgement is not None and clue.where(evidence.judgement)))

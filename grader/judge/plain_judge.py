@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
-from grader.core.judgement import SENTENCE, Difference, Judgement
+from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
 from grader.core.model import MemorySpan
 from grader.core.rubric import Facet
 from reference.operation import Operation, Reply, Trace
@@ -299,10 +299,10 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             facet=facet.name,
             field=name,
             entry=entry,
-            expected="nothing" if wanted is _ABSENT else _shown(wanted),
-            actual=_shown(actual),
+            expected=facet.absent or "nothing" if wanted is _ABSENT else _shown(wanted),
+            actual=facet.absent or "missing" if actual is _ABSENT else _shown(actual),
             sentence=_first_sentence(facet, actual) if tells else "",
-            tags=frozenset({SENTENCE} if tells else ()),
+            tags=frozenset({SENTENCE} if tells else {UNREAD} if _is_unreadable(actual) else ()),
         )
 
 
@@ -353,8 +353,6 @@ def _is_number(value: object) -> bool:
 
 def _shown(value: object) -> str:
     """A value as a report writes it."""
-    if value is _ABSENT:
-        return "missing"
     if _is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"  # type: ignore[index]
     text = text_of(value)  # type: ignore[arg-type]

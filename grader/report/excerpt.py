@@ -34,6 +34,11 @@ class Excerpt:
     in_comment: bool
     """Whether the lines begin within a comment."""
 
+    @property
+    def marked(self) -> ExcerptLine:
+        """The line of the place."""
+        return next(line for line in self.lines if line.here)
+
 
 def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
     """Return the five lines around a place, None when it is not a line of the submission's source file."""

@@ -29,6 +29,14 @@ _MOST_STEPS = 6
 _MOST_EXCERPTS = 3
 """The most messages that are shown with their lines of source."""
 
+_YOURS, _RETURNED, _ALLOCATED = "Your code", "Returned", "Allocated"
+_CAPTIONS = {
+    _YOURS: "Your code",
+    _RETURNED: "The wrong value was returned here",
+    _ALLOCATED: "The lost memory was allocated here",
+}
+"""The word before a line of the submission that belongs to a cause, and the longer one of a web page."""
+
 _WITH_MEANING = ("compiler", "linker")
 """Kinds of findings whose `field` says in one sentence what the message means."""
 
@@ -58,8 +66,8 @@ class Focus:
     """The sentences of the handout that were broken."""
     source: tuple[SourceLine, ...] = ()
     excerpt: Excerpt | None = None
-    lost: bool = False
-    """Whether `source` is where memory was allocated that is lost elsewhere."""
+    caption: str = _YOURS
+    """What `source` is to the cause: one of `_CAPTIONS`."""
     hidden: bool = False
     """Whether the reader may see no more of the case than its title."""
     case: str = ""
@@ -68,9 +76,16 @@ class Focus:
     """The last operations up to the one that went wrong."""
     number: int = 0
     """The number of the operation that went wrong."""
+    hangs: bool = False
+    """Whether that operation never ends."""
     scene: DrawnScene | None = None
     """The states around that operation, narrowed to what it changed or had to change."""
     charts: tuple[ComparedChart, ...] = ()
+
+    @property
+    def long_caption(self) -> str:
+        """The caption of the code on a web page."""
+        return _CAPTIONS[self.caption]
 
     @property
     def call(self) -> str:
@@ -144,14 +159,22 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         seen=cause.summary,
         hint=cause.hint,
         source=cause.lines[:1],
-        excerpt=excerpt(record, cause.lines[0]) if cause.lines else None,
-        lost=outcome.verdict is Verdict.MEMORY_LEAK,
+        excerpt=(shown := excerpt(record, cause.lines[0]) if cause.lines else None),
+        caption=_caption(outcome, shown),
         case=place_of(record, outcome),
         steps=tuple([step for step in outcome.steps if step.number <= cause.operation][-_MOST_STEPS:]),
         number=cause.operation,
+        hangs=outcome.verdict is Verdict.TIME_LIMIT_EXCEEDED,
         scene=_scene(picture, record, outcome) if picture is not None else None,
         charts=picture.charts if picture is not None else (),
     )
+
+
+def _caption(outcome: Outcome, shown: Excerpt | None) -> str:
+    if outcome.verdict is Verdict.MEMORY_LEAK:
+        return _ALLOCATED
+    is_return = shown is not None and shown.marked.text.lstrip().startswith("return")
+    return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
 
 def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | None:
@@ -270,7 +293,7 @@ def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
         page.labelled("Hint", shown.hint if shown.hidden else strong(shown.hint))
     for line in shown.source:
         where = f" in {line.function}" if line.function else ""
-        page.labelled("Allocated" if shown.lost else "Your code", f"{line}{where}")
+        page.labelled(shown.caption, f"{line}{where}")
         _excerpt(page, shown.excerpt, brief=brief)
     if brief:  # the last lines are the first to be cut
         _write_clauses(page, shown)

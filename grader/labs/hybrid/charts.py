@@ -45,7 +45,8 @@ def _pool(trace: Trace, records: Sequence[Described]) -> Chart:
     """Draw blocks as rows and operations as columns: the letter of the group that uses a block, and the request."""
     kinds = [group[0] for group in _groups(trace, len(trace.operations))]
     legend = {
-        letter: f"group {number}: {kind}" for number, (letter, kind) in enumerate(zip(_LETTERS, kinds, strict=False))
+        letter: f"group {number}: {kind}, and the request"
+        for number, (letter, kind) in enumerate(zip(_LETTERS, kinds, strict=False))
     }
     legend |= {"~": "free, but can still be found", "·": "free", "!": "used by two tables of different groups"}
     counts = [_manager(trace, number)[0] for number in range(1, len(records) + 1)]

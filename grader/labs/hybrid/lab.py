@@ -240,7 +240,7 @@ FACETS = (
     Facet("sizes", path="reply", calls=_CONFIG),
     Facet("reply", path="reply"),
     Facet("tables", per="request", title="tables"),
-    Facet("ref", per="block", title="ref_cnt"),
+    Facet("ref", per="block", title="ref_cnt", absent="0"),
     Facet("index", per="text/group", title="index"),
     Facet("free", title="free queue, head to tail"),
     Facet("geometry", title="large_page_bytes, num_large_pages, ratio"),

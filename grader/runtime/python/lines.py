@@ -118,7 +118,8 @@ def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named
     spans = _spans([line for line in ran if line.function == function])
     if spans.count(",") > _MOST_COMMAS:
         return Named(sentence=f"No line of {function} that ran changed {difference.in_words}.")
-    return Named(sentence=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
+    it = "none of them" if spans.startswith("Lines") else "it never"
+    return Named(sentence=f"{spans} of {function} in {file} ran; {it} changed {difference.in_words}.")
 
 
 def _spans(lines: Sequence[SourceLine]) -> str:

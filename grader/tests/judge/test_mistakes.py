@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from grader.assignment.lab import SEVERAL_TARGETS, Clue
-from grader.core.judgement import Difference
+from grader.core.judgement import UNREAD, Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
 from grader.judge.compare import compare
@@ -91,6 +91,26 @@ def test_without_an_entry_the_rule_is_that_of_the_case() -> None:
     assert cause is symptoms[1]
     assert clue is not None
     assert (clue.rule, clue.hint) == (comparison().case.rule, "{wanted}")
+
+
+def test_what_could_not_be_read_fits_entries_for_it_only() -> None:
+    """It says nothing about what a call does to the value, so no other hint would be true."""
+    symptom, unread = differing("counters", UNREAD), Clue(rule="list", hint="unread", tags=frozenset({UNREAD}))
+    _, clue = best_clue([symptom], comparison(), ClueTable([_COUNTS, _ANY]), _NO_PATTERNS)
+
+    assert clue is not None
+    assert clue.rule == comparison().case.rule
+    assert "spelt as there" in clue.hint
+    assert best_clue([symptom], comparison(), ClueTable([_COUNTS, unread]), _NO_PATTERNS) == (symptom, unread)
+
+
+@pytest.mark.parametrize("word", ["actual", "expected", "field", "wanted"])
+def test_a_hint_about_a_value_fits_no_crash(word: str) -> None:
+    """Its words would be empty."""
+    table = ClueTable([Clue(rule="list", hint=f"It must be {{{word}}}."), _ANY])
+
+    assert best_clue([crashing()], comparison(), table, _NO_PATTERNS)[1] is _ANY
+    assert best_clue([differing("counters")], comparison(), table, _NO_PATTERNS)[1] is table.clues[0]
 
 
 def test_entries_of_several_targets_explain_no_line() -> None:

@@ -52,6 +52,27 @@ def cells_of(scene: DrawnScene, label: str) -> list[list[tuple[str, CellMark]]]:
     return [panel.cells(row, side) for side in Side]
 
 
+@pytest.mark.parametrize(
+    ("line", "verdict", "caption"),
+    [
+        (3, Verdict.WRONG_ANSWER, "Your code"),
+        (4, Verdict.WRONG_ANSWER, "Returned"),
+        (4, Verdict.RUN_TIME_ERROR, "Your code"),
+        (4, Verdict.MEMORY_LEAK, "Allocated"),
+    ],
+)
+def test_a_line_that_only_returns_a_wrong_value_is_not_shown_as_the_mistake(
+    line: int, verdict: Verdict, caption: str
+) -> None:
+    """The value went wrong before; but what crashes in a return statement is the mistake."""
+    cause = replace(_CAUSE, verdict=verdict, lines=(SourceLine(file="a.c", line=line),))
+    record = replace(with_source(*_LINES), outcomes=(outcome("a/b", verdict=verdict),), causes=(cause,))
+    shown = focus(replace(record, verdict=verdict), Audience.STUDENT)
+
+    assert shown is not None
+    assert shown.caption == caption
+
+
 @pytest.mark.parametrize(("line", "numbers"), [(1, [1, 2, 3]), (4, [2, 3, 4, 5, 6]), (7, [5, 6, 7])])
 def test_two_lines_stand_around_the_one_that_is_meant(line: int, numbers: list[int]) -> None:
     """As many as there are; empty ones too."""
