@@ -12,6 +12,7 @@ from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
+from grader.core.record import SmallestTrace
 from grader.core.verdict import Advice, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import Diagnosed
@@ -47,6 +48,10 @@ class Attempt:
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()
     """Of the steps after the build."""
+    searches: bool = False
+    """Whether a search goes beyond the cases."""
+    closure: str = ""
+    smallest: SmallestTrace | None = None
     scores: tuple[RuleScore, ...] = ()
     optional: OptionalStages = field(default_factory=OptionalStages)
     """Runs the parts that cannot change points, and collects their failures."""

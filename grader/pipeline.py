@@ -7,11 +7,13 @@ record, and the grading goes on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
@@ -20,7 +22,7 @@ from grader.core.errors import UsageError
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.core.verdict import Judged, RuleScore, Verdict
+from grader.core.verdict import Judged, RuleScore, Verdict, Visibility
 from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.causes import diagnose
 from grader.judge.compare import compare
@@ -29,6 +31,7 @@ from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
+from grader.search.beyond import checked, smallest
 from grader.search.domain import Domain
 from grader.search.generated import shortest_failing
 from grader.search.player import FailingTrace, TracePlayer
@@ -36,6 +39,9 @@ from grader.search.shrink import shrink
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
 from reference.oracle import Generator
+
+_SEARCH_SECONDS = 2.0
+"""For a smaller trace; what was reached until then is shown."""
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -51,6 +57,7 @@ def grade(
     source: Source | None = None,
     hand_in: int | None = None,
     draw: Drawing = Drawing.NOTHING,
+    searches: bool = False,
     budget: Budget | None = None,
     progress: Progress = lambda _: None,
 ) -> Record:
@@ -58,8 +65,9 @@ def grade(
 
     With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
     case_selection). `hand_in` is the number of this hand-in, by which the rubric may limit what students see, None
-    where it is not known. `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
-    time of the submission, by default that of every one.
+    where it is not known. `draw` says how many failing cases get pictures (grader.result.draw_states). `searches`: a
+    search goes beyond the cases, for the reader of a report. `budget` is the time of the submission, by default that of
+    every one.
     """
     resources.require(*lab.runtime.tools(options))
     with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
@@ -72,6 +80,7 @@ def grade(
             hidden=hidden,
             source=source,
             hand_in=hand_in,
+            searches=searches,
         )
         for step in STEPS:
             progress(stage_name(step))
@@ -256,6 +265,34 @@ def _advise(attempt: Attempt) -> Attempt:
     return replace(attempt, advice=advice, spent=spent)
 
 
+def _search(attempt: Attempt) -> Attempt:
+    """Go beyond the cases, where that is wanted; it cannot cost a point either."""
+    if not attempt.searches or attempt.relaxed or attempt.program is None or attempt.diagnosed is None:
+        return attempt
+    return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)
+
+
+def _searched(attempt: Attempt) -> Attempt:
+    lab, program, generate = attempt.lab, attempt.program, attempt.lab.generator()
+    assert program is not None
+    assert attempt.diagnosed is not None
+    if generate is None:
+        return attempt
+    player = TracePlayer(lab, attempt.work, program, attempt.seed, Domain.of(generate), attempt.spent["build"])
+    cause = attempt.diagnosed.first_cause
+    if cause is not None:
+        case = next(case for case in attempt.cases if case.name == cause.cases[0])
+        if case.visibility is not Visibility.PUBLIC:
+            return attempt
+        started = time.monotonic()
+        return replace(attempt, smallest=smallest(player, case, lambda: time.monotonic() - started > _SEARCH_SECONDS))
+    closure = load_closure(lab) if all(score.points == score.max_points for score in attempt.scores) else None
+    if closure is None:
+        return attempt
+    sentence, advice = checked(player, closure)
+    return replace(attempt, closure=sentence, advice=(*attempt.advice, *advice))
+
+
 def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
     """What a submission that does not compile would have scored, warnings forgiven and holes stubbed; else nothing."""
     source, built = attempt.source, attempt.built
@@ -282,5 +319,6 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _diagnose,
     _score,
     _advise,
+    _search,
 )
 """The stages of one grading, whatever the language of the submission."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from grader.core.case import Case, Grammar
 from grader.core.chart import Chart
+from grader.core.closure import SmallEngine
 from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import StatePart
@@ -98,6 +99,8 @@ class Lab:
     """How it is run, beside the submission."""
     generator: Callable[[], Generator | None] = lambda: None
     """Returns what makes random traces for a search; None: there is nothing, or the reference engine is not here."""
+    small: Callable[[], SmallEngine] | None = None
+    """Makes the reference of a small engine whose closure is checked."""
     derived: frozenset[str] = frozenset()
     """The facets that such a program cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()

@@ -13,8 +13,8 @@ from grader import pipeline
 from grader.assignment.source import collect
 from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
 from grader.cli.output import Detail, check_format, check_output
-from grader.cli.parser import argument, number, option, path_option, repeated, shared
-from grader.cli.terminal import status
+from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
+from grader.cli.terminal import is_live, status
 from grader.core.case import Number
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
@@ -28,6 +28,10 @@ from grader.system.sandbox import LEVELS, require
 _PATH = "The file to grade, or a folder that contains it at any depth."
 _FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
 _ALSO = "Write another report of the same grading to a file. Repeatable."
+_SEARCH = (
+    "Also go beyond the cases: where all pass, to all that a small engine can do; where one fails, to the smallest "
+    "trace that fails alike. It costs no point. In a terminal this is done without the option, for the text report."
+)
 _HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
 
@@ -42,6 +46,7 @@ _STAGES = {
     "pinpoint": "looking for lines",
     "score": "counting points",
     "advise": "looking for advice",
+    "search": "searching beyond the cases (the first time this takes ten seconds more)",
 }
 
 
@@ -56,6 +61,7 @@ class RunOptions:
     also: tuple[str, ...] = repeated("--also", "FORMAT=FILE", _ALSO)
     how: HowGraded = shared(HowGraded)
     hand_in: int | None = option("--hand-in", "N", _HAND_IN, type=number(Number("hand-in", 1)))
+    search: bool = flag("--search", _SEARCH)
     require_sandbox: str | None = sandbox_option()
     detail: Detail = shared(Detail)
 
@@ -88,6 +94,7 @@ def run(options: RunOptions) -> ExitCode:
         hidden=selected.hidden,
         options=check_options(lab, options.how.options()),
         hand_in=options.hand_in,
+        searches=options.search or (options.format == "text" and is_live(sys.stderr)),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (options.format, *others)),
     )
     if options.format in FORMATS:

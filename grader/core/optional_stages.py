@@ -23,6 +23,7 @@ class OptionalStage(StrEnum):
     LINES = "lines"
     EXPLANATIONS = "explanations"
     ADVICE = "advice"
+    SEARCH = "search"
     PRINTS = "prints"
     SOURCE = "source"
     PICTURES = "pictures"

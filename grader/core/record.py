@@ -66,6 +66,17 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SmallestTrace:
+    """The smallest trace on which a submission goes wrong as in a case."""
+
+    case: str
+    calls: tuple[str, ...]
+    """Without those that the grader adds at the end."""
+    sentence: str
+    """What is wrong in the last call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """What a person decided about one rule of one submission, after it was graded."""
 
@@ -150,6 +161,10 @@ class Record:
     """Useful information that never costs a point."""
     allowed: tuple[str, ...] = ()
     """Symbols that a person checked and allowed (`--allow`); otherwise the submission would be rejected."""
+    closure: str = ""
+    """A sentence on what was checked beyond the cases, where every case passes."""
+    smallest: SmallestTrace | None = None
+    """For the first cause, where it was sought."""
     pictures: tuple[Picture, ...] = ()
     """Pictures of the failing cases that a report shows, where they were requested."""
     overrides: tuple[Override, ...] = ()

@@ -83,7 +83,7 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
     yield from decisions_of(record)
     yield from failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
-        yield f"{all_pass(record)} Well done."
+        yield " ".join(filter(None, (all_pass(record), record.closure, "Well done.")))
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
     yield from record.submission.notes

@@ -30,6 +30,7 @@ _NOT_DONE = {
     OptionalStage.LINES: "Lines could not be found",
     OptionalStage.EXPLANATIONS: "Hints could not be written",
     OptionalStage.ADVICE: "Advice could not be looked for",
+    OptionalStage.SEARCH: "Nothing could be searched beyond the cases",
     OptionalStage.PRINTS: "What the program printed could not be read",
     OptionalStage.SOURCE: "The text of the source file could not be read",
     OptionalStage.PICTURES: "Pictures could not be drawn",

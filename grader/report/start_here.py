@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from grader.core.chart import ComparedChart
 from grader.core.picture import Picture
-from grader.core.record import Record
+from grader.core.record import Record, SmallestTrace
 from grader.core.verdict import NOT_IMPORTED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.excerpt import Excerpt, excerpt
 from grader.report.page import Page, bad, dim, glued, strong
@@ -81,6 +81,8 @@ class Focus:
     scene: DrawnScene | None = None
     """The states around that operation, narrowed to what it changed or had to change."""
     charts: tuple[ComparedChart, ...] = ()
+    smallest: SmallestTrace | None = None
+    """A trace with fewer calls than the case that goes wrong in the same way."""
 
     @property
     def long_caption(self) -> str:
@@ -167,7 +169,14 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         hangs=outcome.verdict is Verdict.TIME_LIMIT_EXCEEDED,
         scene=_scene(picture, record, outcome) if picture is not None else None,
         charts=picture.charts if picture is not None else (),
+        smallest=_smaller(record, cause),
     )
+
+
+def _smaller(record: Record, cause: Cause) -> SmallestTrace | None:
+    smallest = record.smallest
+    is_smaller = smallest is not None and smallest.case == cause.cases[0] and len(smallest.calls) < cause.operation
+    return smallest if is_smaller else None
 
 
 def _caption(outcome: Outcome, shown: Excerpt | None) -> str:
@@ -299,3 +308,5 @@ def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
         _write_clauses(page, shown)
     if shown.case and not shown.hidden and not brief:
         page.labelled("Case", shown.case, f"  {glued(shown.call)}" if shown.call else "")
+        if shown.smallest is not None:
+            page.labelled("Smallest", f"{'; '.join(shown.smallest.calls)}: {shown.smallest.sentence}")

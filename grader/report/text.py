@@ -177,7 +177,7 @@ def _all_well(page: Page, record: Record) -> None:
     page.write(all_pass(record), indent=2)
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     memory = f"{checker.name} reports no bad access and 0 bytes lost." if checker is not None else ""
-    page.write(" ".join(filter(None, (record.unchecked or memory, "Well done."))), indent=2)
+    page.write(" ".join(filter(None, (record.closure, record.unchecked or memory, "Well done."))), indent=2)
 
 
 def _start(

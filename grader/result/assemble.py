@@ -75,6 +75,8 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
         allowed=built.allowed,
+        closure=attempt.closure,
+        smallest=attempt.smallest,
         notation=dict(lab.notation),
         output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
         unchecked=lab.runtime.unchecked(attempt.options) if coverage is None else coverage,

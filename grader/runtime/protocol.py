@@ -6,11 +6,13 @@ Nothing above this room depends on a language.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
+from grader.core.closure import Closure
 from grader.core.judgement import Difference, Judgement, Symptom
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
@@ -137,6 +139,20 @@ class Advised:
     cpu_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """How a program went through a closure."""
+
+    sums: array[int] | None
+    """The checksum of each state; None where the program did not come to the end of the tour."""
+    fits: bool
+    """Whether its states could be kept; otherwise the closure says nothing about it."""
+    state: int
+    """Where it did not come to the end: the state, and the number of the call that did not return."""
+    call: int
+    cpu_seconds: float
+
+
 class Runtime(Protocol):
     """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing.
 
@@ -199,6 +215,13 @@ class Runtime(Protocol):
 
         Raises `GraderError` when the grader's side breaks.
         """
+
+    def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked | None:
+        """Walk through the closure of a small engine; None where the runtime cannot restore a program's states.
+
+        Raises `GraderError` when the grader's side breaks.
+        """
+        return None
 
     def inspect(
         self,

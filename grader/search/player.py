@@ -60,6 +60,8 @@ class FailingTrace:
     """Those of one operation, the most telling first."""
     operation: int
     """The operation that goes wrong, counted from 0."""
+    sentence: str = ""
+    """What is wrong there."""
 
 
 @dataclass(slots=True)
@@ -155,10 +157,11 @@ class TracePlayer:
         if not pieces:
             return None
         first = min(piece.operation for piece in pieces)
+        sentence = next(piece.sentence for piece in pieces if piece.operation == first)
         operations = comparison.case.trace.operations
         case = self.case(explicit(operations[: first + 1]), dict(comparison.case.trace.settings))
         faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in pieces if piece.operation == first))
-        return FailingTrace(case or comparison.case, faults, first)
+        return FailingTrace(case or comparison.case, faults, first, sentence)
 
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
         """Yield what the reference does in these operations and in those that the grader adds at their end.

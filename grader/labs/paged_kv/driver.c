@@ -87,6 +87,15 @@ int lab_lends(const void *address)
     return 0;
 }
 
+void lab_parts(void (*part)(void *start, size_t size))
+{
+    part(slots, sizeof slots);
+    part(&makers, sizeof makers);
+    for (int i = 1; i <= MOST_ENGINES; i++)
+        if (slots[i].pages != NULL)
+            part(slots[i].pool - GUARD, region_words(slots[i].pool_bytes) * sizeof(int32_t));
+}
+
 void lab_roots(void)
 {
     for (int i = 1; i <= MOST_ENGINES; i++)

@@ -18,6 +18,7 @@ from grader.labs.paged_kv.judging.record import word_offsets
 from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
 from grader.labs.paged_kv.reproduction import COMMAND, reproduce
+from grader.labs.paged_kv.small import SmallPagedKV
 from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.project import CProject, Driver
 from grader.runtime.native.runtime import NativeRuntime
@@ -126,6 +127,7 @@ def lab() -> Lab:
                 operations=_OPERATIONS | _BUILDING, settings=_driver_settings, places=word_offsets, model=PagedKVModel
             ),
         ),
+        small=SmallPagedKV,
         settings=_SETTINGS,
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,

@@ -54,6 +54,7 @@ class FrameKind(IntEnum):
     DONE = 8
     UNDEFINED = 10
     LINES = 12
+    SUMS = 13
 
 
 class HarnessFrame(NamedTuple):
@@ -143,17 +144,28 @@ def plan(
     if len({cases[number].visibility for number in numbers}) > 1:
         raise ValueError("public and hidden cases in one process")
     share = limits.hangs * len(numbers) / max(1, len(cases))  # shared by all cases of a submission
-    seconds = (limits.operation, limits.least_operation, share, total)  # as "time" in harness.c
-    times = [max(1, int(second * _MICROSECONDS)) for second in seconds]
-    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
+    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _LINES * lines
     codes = driver.codes
     proven = sum(1 << codes[name] for name in set(hanging))
-    parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
+    limits = replace(limits, hangs=share)
+    head = plan_head(
+        token=token, mode=mode, limits=limits, total=total, cases=len(numbers), confined=confined, proven=proven
+    )
+    parts = [head]
     for number in numbers:
         trace = cases[number].trace
         head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
         parts += [head, _encode_all(_ById(trace), _ById(driver)), (contracts or {}).get(number, b"")]
     return b"".join(parts)
+
+
+def plan_head(
+    *, token: int, mode: int, limits: TimeLimits, total: float, cases: int, confined: bool, proven: int = 0
+) -> bytes:
+    """Encode what precedes the cases of a plan; `proven` has a bit for each call that is known to hang."""
+    seconds = (limits.operation, limits.least_operation, limits.hangs, total)  # as "time" in harness.c
+    times = [max(1, int(second * _MICROSECONDS)) for second in seconds]
+    return struct.pack("<iQiiiiiQi", _MAGIC, token, mode | _CONFINED * confined, *times, proven, cases)
 
 
 class _ById(Generic[T]):
@@ -173,10 +185,15 @@ class _ById(Generic[T]):
 
 @lru_cache(maxsize=1024)
 def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
-    """Encode settings and operations of a trace; they are the same for every submission of a class."""
-    values = (*driver.value.settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
-    codes = driver.value.codes
-    calls = (_encode(operation, codes) for operation in trace.value.operations)
+    """Encode a trace; it is the same for every submission of a class."""
+    return encoded(trace.value, driver.value)
+
+
+def encoded(trace: Trace, driver: Driver) -> bytes:
+    """Return the settings and operations of a trace as a plan has them."""
+    values = (*driver.settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
+    codes = driver.codes
+    calls = (_encode(operation, codes) for operation in trace.operations)
     return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(calls)
 
 

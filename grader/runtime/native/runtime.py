@@ -8,10 +8,12 @@ from functools import partial
 from typing import ClassVar
 
 from grader.core.case import Case
+from grader.core.closure import Closure
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.advice import look_for_advice
+from grader.runtime.native.closure import walk
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
 from grader.runtime.native.lines import find_lines
@@ -30,7 +32,7 @@ from grader.runtime.native.valgrind.memcheck import (
 )
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced, Walked
 from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
 from grader.system.resources import NeededTool
@@ -138,6 +140,10 @@ class NativeRuntime:
         name = partial(name_lines, replayed.played, partial(source_lines, work, own))
         optional.run(OptionalStage.LINES, name, otherwise=None)
         return replayed
+
+    def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked:
+        """Walk through the closure in one process, which keeps the memory of the states on its way."""
+        return walk(work, native_program(program), closure, self.driver)
 
     def inspect(
         self,

@@ -41,6 +41,11 @@ _REPLIES = {
 _MOST_DECODED = 4  # judging one operation looks at the records before and after it several times
 
 
+def reply_words(operation: Operation, reply: Reply) -> tuple[ReplyKind, int]:
+    """Return a reply of the oracle as a record has it."""
+    return (ReplyKind.SEQUENCE, ids_of(operation)[-1]) if reply.text == "seq" else _REPLIES[reply.text]
+
+
 class PagedKVModel:
     """The oracle for one trace, as the grader sees it; see `grader.core.model.Model`."""
 
@@ -64,8 +69,7 @@ class PagedKVModel:
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""
         self.effects = effects.apply(self.oracle, operation)
-        text = self.effects.reply.text
-        self._reply = (ReplyKind.SEQUENCE, ids_of(operation)[-1]) if text == "seq" else _REPLIES[text]
+        self._reply = reply_words(operation, self.effects.reply)
         return self.effects.reply
 
     def record(self) -> bytes:

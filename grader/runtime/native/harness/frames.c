@@ -121,11 +121,22 @@ void set_up_record(void)
         addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
 }
 
-/* Let the lab write the record, and send it. */
-void send_record(void)
+size_t write_record(void)
 {
     record.length = 0;
     seen_round++;
     lab_record();
+    return record.length;
+}
+
+const int32_t *record_words(void)
+{
+    return record.words;
+}
+
+/* Let the lab write the record, and send it. */
+void send_record(void)
+{
+    write_record();
     send_frame(STEP, record.words, record.length * sizeof *record.words);
 }

@@ -48,7 +48,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16, HEADER = 11, SETTINGS = 4 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
@@ -74,11 +74,11 @@ void harness_drop(void *pages, size_t size)
 }
 
 /* No buffer of libc itself may look like a leak. Natively no printed line may be lost in a crash; nobody reads what
- * is printed under Valgrind, where every system call is expensive. */
+ * is printed in a closure, which makes very many calls, and under Valgrind, where every system call is expensive. */
 static void set_up_output(void)
 {
     static HARNESS_LARGE char buffer[1 << 12];
-    if (MEMCHECK) {
+    if (MEMCHECK || now.closure) {
         int nowhere = open("/dev/null", O_WRONLY);
         dup2(nowhere, STDOUT_FILENO);
         dup2(nowhere, STDERR_FILENO);
@@ -139,15 +139,15 @@ void list_unfreed(void)
 struct one_case {
     int32_t number, operations;
     int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it;
-                        where lines are told: of this operation */
+                        where lines are told: of this operation; in a closure: the length of its tour */
     int32_t settings[SETTINGS];
-    struct call calls[]; /* under Valgrind their contracts lie behind them */
+    struct call calls[]; /* under Valgrind their contracts lie behind them, in a closure the tour */
 };
 
 static size_t words_of(const struct one_case *one)
 {
     size_t each = sizeof(struct call) + (MEMCHECK ? sizeof(struct contract) : 0);
-    return (sizeof *one + (size_t)one->operations * each) / sizeof(int32_t);
+    return (sizeof *one + (size_t)one->operations * each) / sizeof(int32_t) + (now.closure ? (size_t)one->failing : 0);
 }
 
 /* The child's progress, in a page that it shares with its parent. */
@@ -157,24 +157,39 @@ struct progress {
 static volatile struct progress *progress;
 static int confined;
 
+void enter_call(void)
+{
+    progress->operation = now.operation;
+    progress->inside = 1;
+}
+
+void leave_call(void)
+{
+    progress->inside = 0;
+}
+
 /* Do all operations of a case. Return whether each of them fitted the state. */
 static int run_case(const struct one_case *one)
 {
     begin_heap();
-    now.failing = now.lines ? 0 : one->failing;
+    now.failing = now.lines || now.closure ? 0 : one->failing;
     lab_start(one->settings);
+    if (!MEMCHECK && now.closure) {
+        if (!run_closure(one->calls, one->operations, (const void *)(one->calls + one->operations), one->failing))
+            send_frame(MISFIT, NULL, 0);
+        return 1;
+    }
     const struct contract *contracts = MEMCHECK ? (const void *)(one->calls + one->operations) : NULL;
     for (int32_t i = 0; i < one->operations; i++) {
         begin_operation();
         forbidden_count = 0;
         now.operation = i;
         unsigned before = VALGRIND_COUNT_ERRORS;
-        progress->operation = i;
-        progress->inside = 1;
+        enter_call();
         if (now.lines)
             watch_lines(i == one->failing);
         int fits = lab_apply(&one->calls[i], contracts ? &contracts[i] : NULL);
-        progress->inside = 0;
+        leave_call();
         if (now.lines)
             watch_lines(0);
         check_canaries();
@@ -287,7 +302,7 @@ static int64_t limit_of(int32_t code, int32_t cases_left)
 
 static int32_t code_now(const struct one_case *one)
 {
-    int32_t at = progress->operation;
+    int32_t at = now.closure ? progress->operation % one->operations : progress->operation;
     return at >= 0 && at < one->operations ? one->calls[at].code & (CODES - 1) : 0;
 }
 
@@ -459,6 +474,7 @@ int main(int argc, char **argv)
     memcpy(&now.token, head + 1, sizeof now.token);
     now.trace = head[3] & PLAN_TRACE;
     now.lines = head[3] & PLAN_LINES;
+    now.closure = head[3] & PLAN_CLOSURE;
     confined = head[3] & PLAN_CONFINED;
     times.first = head[4];
     times.least = head[5];

@@ -38,6 +38,9 @@ int lab_apply(const struct call *call, const struct contract *contract);
 void lab_record(void);
 /* Return whether this address lies in memory that the student's functions got from the lab, and must not free. */
 int lab_lends(const void *address);
+/* Pass every part of the memory of the lab that a call changes, its own and that which it lends. The parts, and what was
+ * passed before them, may be written anew by `part`; see closure.c. */
+void lab_parts(void (*part)(void *start, size_t size));
 /* Call harness_root with every pointer that the caller of the student's functions keeps. */
 void lab_roots(void);
 

@@ -122,7 +122,7 @@ struct block *block_below(uintptr_t address)
 static void tell_of_block(enum event event, enum detail detail, const struct block *block, void *caller, int64_t number)
 {
     static const struct block none = {.operation = UNKNOWN, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
-    if (MEMCHECK) /* nobody reads it: Valgrind itself reports what it sees */
+    if (MEMCHECK || now.closure) /* nobody reads it: Valgrind itself reports what it sees, closure.c what goes wrong */
         return;
     if (block == NULL)
         block = &none;
@@ -465,6 +465,15 @@ void begin_heap(void)
     heap.live_bytes = heap.block_count = 0;
     heap.some_too_small = 0;
     heap.unfilled_in = UNKNOWN;
+}
+
+void heap_parts(void (*part)(void *start, size_t size))
+{
+    part(&heap, sizeof heap); /* first: it says how much there is of the others */
+    part(heap.blocks, heap.block_count * sizeof *heap.blocks);
+    part(arena, (size_t)(heap.next - arena));
+    for (int i = 0; i < STATICS; i++)
+        part(statics[i].start, (size_t)(statics[i].stop - statics[i].start));
 }
 
 void tell_live(void)

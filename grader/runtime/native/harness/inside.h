@@ -37,23 +37,29 @@ static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 void *pages_of_parent(size_t size);
 /* Under Valgrind: let it list what was never freed. */
 void list_unfreed(void);
+/* The student's code runs from here to there, and its time is measured. */
+void enter_call(void);
+void leave_call(void);
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12 };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12, SUMS };
 
 /* The current case and operation; every frame contains them. */
 extern struct now {
     uint64_t token;
     int32_t case_number, operation;
     uint32_t attempt;
-    int report, trace, lines;
+    int report, trace, lines, closure;
     int32_t failing; /* see struct one_case */
 } now;
 
 void send_frame(enum kind kind, const void *body, size_t length);
 void set_up_record(void);
 void send_record(void);
+/* Let the lab write the record; returns its number of words. */
+size_t write_record(void);
+const int32_t *record_words(void);
 /* The address of the student's that word number `word` of the last record was read from, NULL for most. */
 const void *address_of(size_t word);
 size_t record_length(void);
@@ -93,6 +99,8 @@ void begin_operation(void);
 void keep_statics(int restore);
 /* Called for each case, and after each operation. */
 void begin_heap(void);
+/* Pass every part of the student's memory, and what is recorded of it; as lab_parts. */
+void heap_parts(void (*part)(void *start, size_t size));
 void check_canaries(void);
 void find_lost(void);
 void tell_live(void);
@@ -107,6 +115,11 @@ uintptr_t start_of(const struct block *block);
 enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
+
+/* --- closure.c ------------------------------------------------------------------------------------------- */
+
+/* Natively. Returns 0 when the student's memory is too large to be kept. */
+int run_closure(const struct call *calls, int32_t count, const int32_t *tour, int32_t length);
 
 /* --- lines.c --------------------------------------------------------------------------------------------- */
 
