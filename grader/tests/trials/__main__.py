@@ -57,6 +57,7 @@ TRIALS = (
     Trial(name="interrupted_gradings"),
     Trial(name="all_reports"),
     Trial(name="all_programs"),
+    Trial(name="closures"),
     Trial(name="smallest_traces"),
     Trial(name="failing_stages"),
     Trial(name="whole_class"),
