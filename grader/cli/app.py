@@ -23,7 +23,7 @@ from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError, U
 COMMANDS = (
     *("run", "cases", "explain", "try", "repro", "hunt", "watch"),
     *("batch", "runs", "show", "export", "regrade", "diff", "compare"),
-    *("calibrate", "pack", "doctor", "schema", "completion"),
+    *("similar", "calibrate", "pack", "doctor", "schema", "completion"),
 )
 """In the order of the help. Each is a function, whose docstring is the help. If it has options, it takes their record,
 a class such as `RunOptions` beside it."""

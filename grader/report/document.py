@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 _FOLDER = Path(__file__).with_name("web")
+_SCRIPTS = {"submission": "steps.js", "class": "table.js"}
+"""The scripts of pages that have one."""
 _SHELL = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -221,7 +223,7 @@ def web_page(name: str, *, title: str, **values: object) -> Document:
 
 @cache
 def _template(name: str) -> str:
-    style, script = _read("page.css"), _read("table.js" if name == "class" else "steps.js")
+    style, script = _read("page.css"), _read(_SCRIPTS[name]) if name in _SCRIPTS else ""
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

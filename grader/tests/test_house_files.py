@@ -108,6 +108,7 @@ def test_no_file_holds(what: str) -> None:
         ("dask", "dask", []),
         ("mutants", "mutants", []),
         ("numpy", "numpy", []),
+        ("similar", "similar", []),
         ("watch", "watch", []),
         ("dev", "dask", ["dev"]),
     ],

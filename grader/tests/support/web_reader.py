@@ -77,6 +77,6 @@ def reads_page(report: str, view: View) -> None:
         assert tag.removeprefix("/") in {*_OURS, *_BARE.split()}, element
         assert set(attributes) <= set(_OURS.get(tag, "").split()), element
     assert (page.elements.count("script"), page.elements.count("style")) == (1, 1)
-    assert [link for link in page.links if not re.fullmatch(r"#L\d+|(\.\./students/)?[\w-]+\.html", link)] == []
+    assert [link for link in page.links if not re.fullmatch(r"#[LR]\d+|(\.\./students/)?[\w-]+\.html", link)] == []
     assert plain(report) == report
     assert obeyed(report) == []

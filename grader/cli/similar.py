@@ -1,0 +1,152 @@
+"""`grade similar`: which submissions of a class are alike?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader.assignment.lab import Lab
+from grader.cli.options import lab_named, lab_of_class, lab_option
+from grader.cli.parser import argument, option, path_option
+from grader.cli.stored import RUN, run_named
+from grader.cli.terminal import console, counted, notify
+from grader.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from grader.classroom.similarity import HandedIn
+    from grader.report.similar_page import AlikePair, AlikeProgram
+
+
+_MOST_PAIRS = 200
+"""The number of pairs that are listed and have a page."""
+
+
+def _share(word: str) -> float:
+    """Read a share. Raises `ArgumentTypeError` for another word."""
+    try:
+        share = float(word)
+    except ValueError:
+        share = -1.0
+    if not 0.01 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"write a share from 0.01 to 1, such as 0.8, not '{word}'")
+    return share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarOptions:
+    """The options of `grade similar`."""
+
+    folder: Path | None = argument(
+        "FOLDER", "The submissions of a class: a folder or a zip, as for grade batch.", nargs="?", type=Path
+    )
+    store: Path | None = path_option("--store", "FILE", "Compare what was handed in for a run of this store.")
+    run: int | None = option("--run", "RUN", "The run of the store [default: the run that counts].", type=RUN)
+    lab: str | None = lab_option()
+    threshold: float = option(
+        "--threshold",
+        "SHARE",
+        "List pairs in which this share of either is in the other one [default: 0.8].",
+        default=0.8,
+        type=_share,
+    )
+    output: Path | None = path_option(
+        "--output", "FOLDER", "A new folder for web pages: the list, and each pair side by side."
+    )
+
+
+def similar(options: SimilarOptions) -> ExitCode:
+    """List pairs of submissions that are alike, though names, comments and layout differ.
+
+    What the course gives does not count: the skeleton, the header, given modules. A pair is no proof, and none costs
+    a point: programs of one assignment may be alike by themselves. So read both, side by side on the pages of --output.
+    The pages have the names of students.
+
+    Exit code: 0 if the submissions could be compared, whether any are alike or not.
+
+    Examples:
+        grade similar submissions/
+        grade similar --store grades.sqlite --output alike/
+        grade similar submissions.zip --lab scheduler --threshold 0.6
+    """
+    from grader.bundles.bundle import File, check_folder, put
+    from grader.classroom.similarity import FingerprintedProgram, Fingerprints
+    from grader.report.similar_page import INDEX, similar_pages
+
+    if options.output is not None:
+        check_folder(options.output)
+    lab, submissions = _submissions(options)
+    fingerprints = Fingerprints(lab)
+    read = list(counted(map(fingerprints.program, submissions), len(submissions), "reading"))
+    programs = [program for program in read if isinstance(program, FingerprintedProgram)]
+    skipped = [
+        (submission.name, program)
+        for submission, program in zip(submissions, read, strict=True)
+        if isinstance(program, str)
+    ]
+    compared = counted(fingerprints.pairs(programs, options.threshold), len(programs), "comparing")
+    pairs = sorted((pair for some in compared for pair in some), key=lambda pair: -pair.share)
+    summary = _summary(len(pairs), len(programs), options.threshold)
+    shown = [pair.side_by_side() for pair in pairs[:_MOST_PAIRS]]
+    for name, reason in skipped:
+        notify(f"not compared: {name}: {reason}")
+    _print(shown, summary)
+    if options.output is not None:
+        title = f"{lab.name}: submissions that are alike"
+        pages = similar_pages(shown, title=title, summary=summary, skipped=skipped)
+        put((File(name=name, content=page.encode()) for name, page in pages), options.output)
+        notify(f"the pairs side by side, with names: {options.output / INDEX}")
+    return ExitCode.ACCEPTED
+
+
+def _submissions(options: SimilarOptions) -> tuple[Lab, list[HandedIn]]:
+    """Return the lab and what was handed in. Raises `UsageError` unless there is a folder, or a store with a run."""
+    from grader.classroom.similarity import handed_in_folder, handed_in_run
+    from grader.classroom.store import open_store
+
+    if (options.folder is None) == (options.store is None):
+        raise UsageError("write either the FOLDER of the submissions or --store FILE")
+    if options.folder is not None:
+        if options.run is not None:
+            raise UsageError("--run works with --store only")
+        lab = lab_named(options.lab or lab_of_class(options.folder))
+        return lab, handed_in_folder(options.folder, lab)
+    assert options.store is not None
+    with open_store(options.store, read_only=True) as store:
+        run = run_named(store, options.run)
+        if options.lab not in (None, run.lab):
+            raise UsageError(f"run {run.id} is of {run.lab}, not of {options.lab}; omit --lab, or write another --run")
+        return lab_named(run.lab), handed_in_run(store, run)
+
+
+def _summary(count: int, compared: int, threshold: float) -> str:
+    from grader.report.phrases import counted as number_of
+    from grader.report.similar_page import percent
+
+    more = f"; these are the first {_MOST_PAIRS}, a higher --threshold lists fewer" if count > _MOST_PAIRS else ""
+    among = number_of(compared, "submission")
+    return f"{number_of(count, 'pair')} of {percent(threshold)} or more in {among}{more}"
+
+
+def _print(pairs: Sequence[AlikePair], summary: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from grader.report.similar_page import percent
+
+    print(summary)
+    if not pairs:
+        return
+    table = Table("one", "of it in the other", "the other", "of it in the one")
+    for pair in pairs:
+        for_each = ((Text(_named(program)), percent(program.share)) for program in pair)
+        table.add_row(*(cell for cells in for_each for cell in cells))
+    console(160).print(table)
+
+
+def _named(program: AlikeProgram) -> str:
+    from grader.report.escape import escape
+
+    return escape(f"{program.name} ({' and '.join(program.students)})" if program.students else program.name)

@@ -1,0 +1,130 @@
+"""`grade similar`: pairs of a folder or of a store, on the terminal and as pages."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader.cli import similar
+from grader.core.errors import ExitCode
+from grader.tests.support.command import ROOT, SAMPLES, Said, grade
+from grader.tests.support.disguised import disguised
+from grader.tests.support.odd_classes import put
+
+_HOSTILE = "<b>[red]x \x1b[2J"
+_MARKUP = b'/* </td></table><script>alert(1)</script> */ char *s = "<img src=x onerror=alert(1)>";\n'
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A class: two alike, of whom one attacks the page; another; one without a file, and one with the starter only."""
+    folder = tmp_path_factory.mktemp("class")
+    source = SAMPLES / "wrong_answer" / "no_copy_on_write" / "llm_memory.c"
+    other = SAMPLES / "accepted" / "goto_cleanup_rollback" / "llm_memory.c"
+    starter = ROOT / "grader" / "labs" / "paged_kv" / "starter" / "llm_memory.c"
+    put(folder / "in" / "ann" / "llm_memory.c", source.read_bytes())
+    copy = disguised(source.read_text(encoding="utf-8"), ".c")
+    put(folder / "in" / _HOSTILE / "llm_memory.c", _MARKUP + copy.encode())
+    for name, path in (("cem", other), ("dora", starter)):
+        put(folder / "in" / name / "llm_memory.c", path.read_bytes())
+    put(folder / "in" / "eve" / "notes.txt", b"nothing yet")
+    put(folder / "class.csv", b"folder,name\nann,Ann <i>Example</i>\n")
+    grade(
+        *("batch", "in", "--lab", "paged_kv", "--roster", "class.csv", "--case", "init/*", "--without-memory-checker"),
+        cwd=folder,
+    )
+    return folder
+
+
+def rows(said: Said) -> list[list[str]]:
+    """The rows of the table, each with its cells."""
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in said.out.split("\n") if "│" in line]
+
+
+def test_a_folder_and_a_store_give_the_same_pairs(place: Path) -> None:
+    """Of the store also the students' names. It is only read, and a pair is no failure."""
+    stored = (place / "grades.sqlite").read_bytes()
+    of_folder = grade("similar", "in", cwd=place)
+    of_store = grade("similar", "--store", "grades.sqlite", cwd=place)
+
+    assert (of_folder.code, of_store.code) == (ExitCode.ACCEPTED, ExitCode.ACCEPTED)
+    (pair,) = rows(of_folder)
+    assert pair[0] == r"<b>[red]x \x1b[2J"
+    assert pair[2] == "ann"
+    assert all(int(cell.removesuffix(" %")) >= 80 for cell in pair[1::2])
+    assert rows(of_store) == [[*pair[:2], "ann (Ann <i>Example</i>)", pair[3]]]
+    for said in (of_folder, of_store):
+        assert said.out.startswith("1 pair of 80 % or more in 3 submissions\n")
+        assert "not compared: dora: there is too little in it" in said.err
+        assert "not compared: eve: " in said.err
+    assert (place / "grades.sqlite").read_bytes() == stored
+
+
+def test_the_threshold_and_the_lab_can_be_given(place: Path, tmp_path: Path) -> None:
+    """At 1 % everything is a pair here; a Python lab follows from its file."""
+    sample = ROOT / "submissions" / "scheduler" / "accepted" / "plain" / "scheduler.py"
+    for name in ("ann", "bob"):
+        put(tmp_path / "in" / name / "scheduler.py", sample.read_bytes())
+
+    assert len(rows(grade("similar", "in", "--threshold", "0.01", "--lab", "paged_kv", cwd=place))) == 3
+    assert rows(grade("similar", "in", cwd=tmp_path)) == [["ann", "100 %", "bob", "100 %"]]
+
+
+def test_what_is_listed_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class in which all are alike would be as many pages as it has pairs: those that are most alike come first."""
+    monkeypatch.setattr(similar, "_MOST_PAIRS", 1)
+
+    said = grade("similar", "in", "--threshold", "0.01", cwd=place)
+
+    assert said.out.startswith("3 pairs of 1 % or more in 3 submissions; these are the first 1, a higher --threshold")
+    assert [row[2] for row in rows(said)] == ["ann"]
+
+
+def test_pages_show_each_pair_side_by_side(place: Path) -> None:
+    """All values escaped, under names that are safe; nothing is there of who is in no pair but why not compared."""
+    said = grade("similar", "--store", "grades.sqlite", "--output", "alike", cwd=place)
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (place / "alike").iterdir()}
+
+    assert said.code == 0
+    assert pages.keys() == {"index.html", "b_red_x_x1b_2J--ann.html"}
+    index, pair = pages["index.html"], pages["b_red_x_x1b_2J--ann.html"]
+    assert 'href="b_red_x_x1b_2J--ann.html"' in index
+    assert "Ann &lt;i&gt;Example&lt;/i&gt;" in index
+    assert "dora: there is too little in it" in index
+    assert "cem" not in index
+    assert pair.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in pair
+    assert len(re.findall(r'<tr id="L\d+" class="equal">', pair)) > 100
+    assert 'href="#R' in pair
+    assert 'href="#L' in pair
+
+
+def test_what_cannot_be_done_says_what_to_write(place: Path) -> None:
+    """And no page is written."""
+    put(place / "full" / "mine.txt", b"work")
+    for words, message in (
+        ((), "write either the FOLDER of the submissions or --store FILE"),
+        (("in", "--store", "grades.sqlite"), "write either the FOLDER"),
+        (("in", "--run", "1"), "--run works with --store only"),
+        (("nowhere",), "there is no such folder"),
+        (("--store", "nowhere.sqlite"), "nowhere.sqlite"),
+        (("--store", "grades.sqlite", "--run", "9"), "there is no run 9"),
+        (("--store", "grades.sqlite", "--lab", "hybrid"), "run 1 is of paged_kv, not of hybrid"),
+        (("in", "--threshold", "80"), "write a share from 0.01 to 1, such as 0.8, not '80'"),
+        (("in", "--threshold", "nan"), "write a share from 0.01 to 1, such as 0.8, not 'nan'"),
+        (("in", "--output", "full"), "full: it is not empty"),
+    ):
+        said = grade("similar", *words, cwd=place)
+        assert (said.code, said.out, message in said.err) == (ExitCode.BAD_INPUT, "", True), said.err
+
+
+def test_a_class_of_one_has_no_pairs(place: Path, tmp_path: Path) -> None:
+    """It could be compared with nobody."""
+    shutil.copytree(place / "in" / "ann", tmp_path / "in" / "ann")
+
+    said = grade("similar", "in", cwd=tmp_path)
+
+    assert (said.code, said.out) == (ExitCode.ACCEPTED, "0 pairs of 80 % or more in 1 submission\n")
