@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import case_files, case_selection, stored
+from grader.assignment import case_files, case_selection, stored as storage
 from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.errors import CaseFileError
@@ -108,7 +108,7 @@ def test_a_mistake_is_told_although_the_cases_were_right_before(folder: Path) ->
 
 def test_other_code_loads_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the reference or the loader did before it changed is worth nothing."""
-    monkeypatch.setattr(stored, "_code", lambda: "other code")
+    monkeypatch.setattr(storage, "_code", lambda: "other code")
     monkeypatch.setattr(case_files, "load_folder", never)
 
     with pytest.raises(AssertionError, match="loaded again"):
