@@ -15,6 +15,7 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
+from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -105,6 +106,16 @@ class Subject:
         tested = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
         return replay(fresh, tested, cases, driver=self.driver)
+
+    def walk(self) -> None:
+        """Walk through the closure of the small engine."""
+        closure = load_closure(self.lab)
+        assert closure is not None
+        with sandbox.workspace() as work:
+            walked = self.lab.runtime.walk(work, self.program, closure)
+        assert walked is not None
+        if walked.sums != closure.sums:
+            raise DriverError("the submission does not agree in the closure of the small engine")
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Checked:
         """Run the Valgrind pass over all of these cases."""

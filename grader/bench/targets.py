@@ -33,6 +33,7 @@ from grader.system import process, sandbox
 from grader.system.process import Patience
 
 GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
+CLOSURE_G = Target(3)
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, PYTHON_STARTS = Target(0.1), Target(3), Target(2), Target(250)
 
@@ -84,6 +85,7 @@ def _own(subject: Subject) -> list[Candidate]:
         Candidate("G", subject.compile_strictly),
         Candidate("V", subject.empty_under_valgrind),
         Candidate("grading", subject.grade),
+        Candidate("closure", subject.walk),
         Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
         Candidate("imports", partial(subject.start_and_import, subject.modules(subject.cases[0]))),
     ]
@@ -111,6 +113,7 @@ def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
     return [
         ratio(f"whole grading, {count} cases / G", taken["grading"], taken["G"], target=GRADING_G),
         ratio(f"whole grading, {count} cases / V", taken["grading"], taken["V"], target=GRADING_V),
+        ratio("closure of the small engine / G", taken["closure"], taken["G"], target=CLOSURE_G),
         ratio("interpreter start and imports of `grade run` / G", taken["imports"], taken["G"], target=START_G),
         ratio("`grade run` from the shell / G", taken["a process for all cases"], taken["G"], target=RUN_G),
     ]

@@ -19,7 +19,8 @@ BACK = -1
 """In a tour: go back to the state before."""
 
 _NO_HARM = bytes(8)
-"""What a checksum has before each record: the wrong frees and damaged allocations of the call, two words."""
+"""What a checksum has before each record, two words: how many wrong frees and damaged allocations there were in the
+call, and how many allocations where it was refused."""
 
 
 class SmallEngine(Protocol):

@@ -108,6 +108,11 @@ static void reply_int(int value)
     reply_value = value;
 }
 
+int lab_refused(void)
+{
+    return reply_kind == A_NULL || (reply_kind == INT && reply_value == -1);
+}
+
 static void reply_sequence(const Sequence *sequence)
 {
     enum pointer pointer = harness_pointer(sequence, sizeof *sequence);

@@ -105,7 +105,8 @@ static void do_all_calls(int level)
 {
     for (int32_t number = 1; number < call_count; number++) {
         do_call(level, number);
-        const int32_t harm[] = {(int32_t)heap.bad_frees, (int32_t)heap.broken};
+        uint32_t in_vain = lab_refused() ? heap.allocations : 0;
+        const int32_t harm[] = {(int32_t)(heap.bad_frees + heap.broken), (int32_t)in_vain};
         uint32_t *sum = &sums[state_count - 1];
         *sum = checksum(*sum, harm, sizeof harm / sizeof *harm);
         size_t words = write_record();

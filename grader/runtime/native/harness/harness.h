@@ -34,6 +34,8 @@ void lab_start(const int32_t *settings);
 /* Do one operation, with harness_forbid around it where there is a contract (NULL: natively).
  * Returns 0 for a poke that does not fit the state; the case ends there. */
 int lab_apply(const struct call *call, const struct contract *contract);
+/* Return whether the last call said that it failed. */
+int lab_refused(void);
 /* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
 /* Return whether this address lies in memory that the student's functions got from the lab, and must not free. */
