@@ -300,7 +300,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             field=name,
             entry=entry,
             expected=facet.absent or "nothing" if wanted is _ABSENT else _shown(wanted),
-            actual=facet.absent or "missing" if actual is _ABSENT else _shown(actual),
+            actual=facet.absent if facet.absent and actual is _ABSENT else _shown(actual),
             sentence=_first_sentence(facet, actual) if tells else "",
             tags=frozenset({SENTENCE} if tells else {UNREAD} if _is_unreadable(actual) else ()),
         )
@@ -353,6 +353,8 @@ def _is_number(value: object) -> bool:
 
 def _shown(value: object) -> str:
     """A value as a report writes it."""
+    if value is _ABSENT:
+        return "missing"
     if _is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"  # type: ignore[index]
     text = text_of(value)  # type: ignore[arg-type]
