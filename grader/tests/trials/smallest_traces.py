@@ -1,9 +1,9 @@
-"""`python -m grader.tests.trials.smallest_traces [--found] [LAB]...`: a search finds what is wrong with the labelled samples.
+"""`python -m grader.tests.trials.smallest_traces [--found] [LAB]...`: a search finds what is wrong with the samples.
 
-For each lab: how many of the wrong samples that build a search finds within 10 CPU seconds (`paged_kv`) or 5, the median number
-of operations of the smallest traces, whether any operation of them can be left out, and whether all accepted samples do
-right in them. What a search does not find begins with the first failing case of the sample's record. About an hour;
-with --found only the search is tried, which takes a quarter of that.
+For each lab: how many of the wrong samples that build a search finds within 10 CPU seconds (`paged_kv`) or 5, the
+median number of operations of the smallest traces, whether any operation of them can be left out, and whether all
+accepted samples do right in them. What a search does not find begins with the first failing case of the sample's
+record. About an hour; with --found only the search is tried, which takes a quarter of that.
 """
 
 from __future__ import annotations
