@@ -29,7 +29,10 @@ from reference.oracle import Generator, Oracle
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
-_NO_PREDICATES: Mapping[str, Predicate] = {}
+_PREDICATES: Mapping[str, Predicate] = {
+    "wrongly-refused": lambda judgement: judgement.actual.refused and not judgement.expected.refused,
+}
+"""What the mistakes of every lab may name in `where`."""
 
 
 def load_lab(
@@ -42,7 +45,7 @@ def load_lab(
     oracle: str,
     runtime: Runtime,
     model: ModelFactory | None = None,
-    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
+    predicates: Mapping[str, Predicate] = _PREDICATES,
     invariants: Invariants | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
     example: str = "",
