@@ -101,6 +101,10 @@ class Lab:
     """Returns what makes random traces for a search; None: there is nothing, or the reference engine is not here."""
     small: Callable[[], SmallEngine] | None = None
     """Makes the reference of a small engine whose closure is checked."""
+    random_settings: Callable[[int], dict[str, int]] = lambda _: {}
+    """The settings of the random trace of this number."""
+    setting_words: Mapping[str, str] = field(default_factory=dict)
+    """What a setting of a trace means, as the end of "In this trace ...". What is not here, or 0, is not told."""
     derived: frozenset[str] = frozenset()
     """The facets that such a program cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()
@@ -130,6 +134,10 @@ class Lab:
     def source_name(self) -> str:
         """The name of the file that students submit."""
         return self.runtime.source_name
+
+    def told_settings(self, trace: Trace) -> list[str]:
+        """Return a sentence for each of a trace's settings that has words."""
+        return [f"In this trace {words}." for name, words in self.setting_words.items() if trace.settings.get(name)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,8 @@ def explain(options: ExplainOptions) -> ExitCode:
     page = Page(columns(100), colour=is_colourful())
     page.write(strong(case.title))
     page.write(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}")
+    for sentence in lab.told_settings(case.trace):
+        page.write(sentence)
     model = lab.model(case.trace)
     if case.generated is not None:
         seeds, length = case.generated.seeds, case.generated.length

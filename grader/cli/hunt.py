@@ -96,7 +96,7 @@ def hunt(options: HuntOptions) -> ExitCode:
     if record.first_cause is None:
         raise UsageError(f"{options.path}: it failed once, and not when the trace was played again; try it once more")
     case = _titled(case, record, options.seed)
-    sys.stdout.write(_report(case, record))
+    sys.stdout.write(_report(lab, case, record))
     if options.output is not None:
         write(options.output, _file(lab, case, record))
     if options.program is not None:
@@ -156,7 +156,7 @@ def _titled(case: Case, record: Record, seed: int) -> Case:
     return replace(case, title=f"{cause.call} goes wrong (the smallest trace of a search with seed {seed})")
 
 
-def _report(case: Case, record: Record) -> str:
+def _report(lab: Lab, case: Case, record: Record) -> str:
     """Return what goes wrong, and the trace with the replies that the handout demands."""
     from grader.report.page import Page
     from grader.report.start_here import focus, start_here
@@ -164,11 +164,11 @@ def _report(case: Case, record: Record) -> str:
     view = Detail().view()
     page = Page(view.width, colour=view.colour)
     start_here(page, record, focus(record, view.audience), view.audience, brief=True)
-    write_trace(page, case)
+    write_trace(page, lab, case)
     return page.text()
 
 
-def write_trace(page: Page, case: Case) -> None:
+def write_trace(page: Page, lab: Lab, case: Case) -> None:
     """Write the operations of the smallest trace, with the replies that the handout demands; the last one goes wrong.
 
     What goes wrong in what the grader adds at the end, such as lost memory, is at none of them.
@@ -181,6 +181,8 @@ def write_trace(page: Page, case: Case) -> None:
     for line in lines[:-1]:
         page.write(f"  {line}", indent=2, hang=6)
     page.write(bad(f"> {lines[-1]}"), indent=2, hang=6)
+    for sentence in lab.told_settings(case.trace):
+        page.write(sentence)
 
 
 def _file(lab: Lab, case: Case, record: Record) -> str:

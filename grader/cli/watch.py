@@ -122,6 +122,6 @@ def _print_trace(lab: Lab, selected: CaseSelection, source: Source, record: Reco
     smallest = pipeline.hunted(source, lab, generate, partial(fails, case=case))
     if smallest is not None:
         page = Page(view.width, colour=view.colour)
-        write_trace(page, smallest)
+        write_trace(page, lab, smallest)
         sys.stdout.write(page.text())
         sys.stdout.flush()

@@ -152,6 +152,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
         case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
         case.broken = sentence(case.clue, case.cause, case.comparison, lab)
     _add_patterns(cases, patterns)
+    _add_settings(cases, lab)
 
 
 def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab) -> Iterator[str]:
@@ -246,6 +247,16 @@ def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
         pattern = patterns.sentence(numbers, name, known, expected)
         for number in numbers:
             cases[number].hint = f"{cases[number].hint} {pattern}".strip()
+
+
+def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
+    """Append to the hints what all failing cases are set up with, where some cases are not."""
+    failing = [case for case in cases if case.cause is not None]
+    for name, words in lab.setting_words.items():
+        others = [case for case in cases if not case.comparison.case.trace.settings.get(name)]
+        if others and all(case.cause is None for case in others):
+            for case in failing:
+                case.hint = f"{case.hint} It goes wrong only in cases where {words}.".strip()
 
 
 def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:

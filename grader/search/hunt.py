@@ -72,6 +72,6 @@ def fails(player: TracePlayer, case: Case) -> FailingTrace | None:
 
 def _cases(player: TracePlayer, generate: Generator, numbers: Iterable[int], length: int) -> Iterator[Case]:
     for number in numbers:
-        case = player.case(generate(number, length))
+        case = player.case(generate(number, length), player.lab.random_settings(number))
         if case is not None:
             yield case

@@ -28,6 +28,7 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
     `late` returns whether no time is left; what was reached until then is returned.
     """
     wanted = failing.faults[0]
+    failing = _with_fewer_settings(player, failing)
 
     def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
         """Yield the edits after which the same goes wrong, in order."""
@@ -46,6 +47,17 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
             if smaller is None:
                 break
             failing = smaller
+    return failing
+
+
+def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
+    """Return it without the settings that it does not need."""
+    for name in failing.case.trace.settings:
+        settings = {other: value for other, value in failing.case.trace.settings.items() if other != name}
+        case = player.case(explicit(failing.case.trace.operations), settings)
+        if case is not None and case.trace.settings != failing.case.trace.settings:
+            alike = (trace for _, trace in player.failing([case]) if failing.faults[0] in trace.faults)
+            failing = next(alike, failing)
     return failing
 
 

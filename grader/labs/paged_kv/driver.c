@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096 };
-enum setting { SEED, ENGINES, POOL_ALIGN };
+enum setting { SEED, ENGINES, POOL_ALIGN, HEAP_FALLS };
 /* in the order of the lab's list of operations */
 enum code {
     INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT,
@@ -53,6 +53,8 @@ void lab_start(const int32_t *settings)
     seed = settings[SEED];
     engines = settings[ENGINES];
     pool_align = settings[POOL_ALIGN];
+    if (settings[HEAP_FALLS])
+        harness_fall();
     makers = 0;
     memset(slots, 0, sizeof slots);
     for (int i = 0; i <= MOST_ENGINES; i++)

@@ -90,6 +90,7 @@ _SETTINGS = {
     "pool_blocks": Number("pool_blocks", 1, _MOST_POOL_BYTES // BLOCK_SIZE),
     "pool_bytes": Number("pool_bytes", 0, _MOST_POOL_BYTES),
     "pool_align": Number("pool_align", 4, BLOCK_SIZE, step=4),
+    "heap_falls": Number("heap_falls", 0, 1),
 }
 
 _STUBS = {
@@ -136,6 +137,8 @@ def lab() -> Lab:
         predicates=PREDICATES,
         situation_words=SITUATIONS,
         is_odd=_is_odd,
+        random_settings=_random_settings,
+        setting_words={"heap_falls": "each allocation lies at a lower address than the one before"},
         notation=NOTATION,
         describe_poke=describe_poke,
         picture=picture,
@@ -213,17 +216,23 @@ def _labels_hold() -> bool:
 
 
 def _is_odd(trace: Trace) -> bool:
-    """Whether a pool does not begin or end at a block boundary."""
+    """Whether a pool does not begin or end at a block boundary, or addresses fall."""
     pools = [operation.arguments[0] for operation in trace.operations if operation.name == "llm_init"]
-    return "pool_align" in trace.settings or any(
+    return any(trace.settings.get(name) for name in ("pool_align", "heap_falls")) or any(
         isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
     )
 
 
 def _driver_settings(trace: Trace) -> tuple[int, ...]:
-    """Return the settings in the order of the driver's enum setting: seed, engines, pool_align."""
+    """Return the settings in the order of the driver's enum setting: seed, engines, pool_align, heap_falls."""
     engines = max(operation.target or 1 for operation in trace.operations)
-    return trace.settings.get("seed", 0), engines, trace.settings.get("pool_align", 0)
+    seed, *others = (trace.settings.get(name, 0) for name in ("seed", "pool_align", "heap_falls"))
+    return seed, engines, *others
+
+
+def _random_settings(number: int) -> dict[str, int]:
+    """In every other random trace addresses fall: a program that compares them may be right where they rise."""
+    return {"heap_falls": 1} if number % 2 else {}
 
 
 def _wrongly_accepted(judgement: Judgement) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grader.judge.calls import JudgedCall, Patterns
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.programs import changed, graded_text, made
+from grader.tests.support.programs import by_hand, changed, graded_text, judged, made
 from reference.operation import Reply
 
 _ACCEPTED = Reply(text="seq")
@@ -93,3 +93,22 @@ def test_every_situation_has_a_sentence_and_can_occur() -> None:
     told = {word.removeprefix("only-") for clue in chosen.clues for word in clue.circumstances if "only-" in word}
 
     assert told - {"never"} <= set(chosen.situation_words)
+
+
+def test_what_all_failing_cases_are_set_up_with_is_told() -> None:
+    """It must be true of every failing case, and not of every case."""
+    plain, falling = (
+        made(name, "create_sequence 1 5 -> seq", header=f"pool_blocks = 4; heap_falls = {falls}", rule="free-count")
+        for falls, name in enumerate(("plain", "falling"))
+    )
+    fails = {case: by_hand(case, (1, 6, 2)) for case in (plain, falling)}
+    told = [
+        judged(*played)[0]
+        .causes[0]
+        .hint.endswith(
+            " It goes wrong only in cases where each allocation lies at a lower address than the one before."
+        )
+        for played in ([fails[falling], by_hand(plain)], [fails[falling], fails[plain]], [fails[falling]])
+    ]
+
+    assert told == [True, False, False]

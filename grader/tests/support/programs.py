@@ -120,10 +120,10 @@ def varied(statements: Iterable[str], *, top: str = POSIX) -> str:
     return around("append_kv", "\n".join(["    if (seq_id == 2) switch (kv_data) {", *choice, "    }"]), top=top)
 
 
-def variants(count: int) -> tuple[Case, ...]:
+def variants(count: int, *, header: str = "pool_blocks = 4") -> tuple[Case, ...]:
     """For each of so many statements of `varied`, the first case with the append that makes the program choose it."""
     numbers = range(_FIRST_VARIANT, _FIRST_VARIANT + count)
-    return tuple(made(f"variant{number}", f"{_FIRST}append_kv 2 {number} -> 0") for number in numbers)
+    return tuple(made(f"variant{number}", f"{_FIRST}append_kv 2 {number} -> 0", header=header) for number in numbers)
 
 
 def line_of(text: str, marker: str = "/* HERE */") -> int:

@@ -21,10 +21,11 @@
  * Valgrind lists all blocks that were never freed; there may not be more of them than the cases reported.
  *
  * The student's malloc, free, exit and so on were renamed to the functions of calls.c. Memory comes from an arena and
- * is never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
- * gaps are canaries. Valgrind is instead told of every block, and that the gaps belong to no block: so it finds the
- * same errors in a statically linked program, where it cannot see malloc, and such a program starts five times
- * faster.
+ * is never used twice, with a gap before and behind each block. Addresses rise with each allocation, or fall where the
+ * lab's settings of a case say so: a program that compares them is wrong in one of the two. Natively new bytes are
+ * 0xA5, freed ones 0xDD, and the gaps are canaries. Valgrind is instead told of every block, and that the gaps belong
+ * to no block: so it finds the same errors in a statically linked program, where it cannot see malloc, and such a
+ * program starts five times faster.
  *
  * "trace": native, and after each operation the harness finds the live blocks to which nothing points any more. It
  * reports no state, only where each block that was never freed was lost. It is for the cases that lost something.

@@ -72,6 +72,8 @@ void harness_put(int32_t word);
 /* The same for a word that describes what lies at this address. */
 void harness_put_of(const void *address, int32_t word);
 void harness_put_words(const void *words, size_t count);
+/* Called by lab_start: in this case each allocation lies below the one before, and not above it. */
+void harness_fall(void);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
 void *harness_malloc(size_t size);
 

@@ -77,16 +77,23 @@ static const size_t ROOM = (size_t)256 << 20;
 static const size_t MOST_LIVE = (size_t)64 << 20;
 /* Under Valgrind, where all cases share the arena: after so many bytes it begins anew with the next case. */
 static const size_t TIDY_AFTER = (size_t)16 << 20;
-/* Natively, zeros below the arena. An index that is computed from memory that was never set is negative, for new bytes are
- * FILL_NEW: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. There it finds zeros, as it might where bytes are not
- * filled, so that the program goes on and all that it does wrong can be seen. */
-static const size_t BELOW = (size_t)48 << 20;
+/* Natively, zeros below the arena and above it. An index that is computed from memory that was never set is negative,
+ * for new bytes are FILL_NEW: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. There it finds zeros, as it might where
+ * bytes are not filled, so that the program goes on and all that it does wrong can be seen. */
+static const size_t BESIDE = (size_t)48 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 struct heap heap;
 /* Under Valgrind: of all cases since the arena was new, whose room is that of the arena. */
-static HARNESS_LARGE struct block all_blocks[MOST_BLOCKS + (MEMCHECK ? 1 << 17 : 0)];
-static unsigned char *arena;
+enum { ALL_BLOCKS = MOST_BLOCKS + (MEMCHECK ? 1 << 17 : 0) };
+static HARNESS_LARGE struct block all_blocks[ALL_BLOCKS];
+static unsigned char *arena, *arena_end;
+/* What earlier cases left of the arena and of the table. A case takes from the start; where its addresses fall, from
+ * the end. */
+static struct {
+    unsigned char *start, *end;
+    struct block *blocks, *blocks_end;
+} unused;
 
 void begin_operation(void)
 {
@@ -96,6 +103,12 @@ void begin_operation(void)
 uintptr_t start_of(const struct block *block)
 {
     return block->start_hidden ^ HIDE;
+}
+
+/* The blocks in the order in which they were allocated. */
+static struct block *allocation(size_t number)
+{
+    return &heap.blocks[heap.falls ? heap.block_count - 1 - number : number];
 }
 
 /* The last block that starts at or below `address`, or NULL. */
@@ -141,15 +154,20 @@ void report_block(enum event event, enum detail detail, const struct block *bloc
     tell_of_block(event, detail, block, caller, 0);
 }
 
-/* Addresses only rise, so the table stays sorted. */
-static void remember(void *start, size_t size, void *caller)
+/* Addresses only rise or only fall, so the table stays sorted: it grows at its end or at its start. */
+static void remember(unsigned char *start, size_t size, void *caller)
 {
     enum { CHUNK = 1 << 10 };
-    static struct block *defined_to = all_blocks; /* for Valgrind, whose search for leaks passes over the rest */
-    for (; MEMCHECK && heap.blocks + heap.block_count >= defined_to; defined_to += CHUNK)
+    /* for Valgrind, whose search for leaks passes over the rest */
+    static struct block *defined_to = all_blocks, *defined_from = all_blocks + ALL_BLOCKS;
+    struct block *block = heap.falls ? --heap.blocks : heap.blocks + heap.block_count;
+    for (; MEMCHECK && !heap.falls && block >= defined_to; defined_to += CHUNK)
         VALGRIND_MAKE_MEM_DEFINED(defined_to, CHUNK * sizeof *defined_to);
-    heap.next = (unsigned char *)start + size + BEHIND;
-    heap.blocks[heap.block_count++] = (struct block){
+    for (; MEMCHECK && heap.falls && block < defined_from; defined_from -= CHUNK)
+        VALGRIND_MAKE_MEM_DEFINED(defined_from - CHUNK, CHUNK * sizeof *defined_from);
+    heap.next = heap.falls ? start - BEFORE : start + size + BEHIND;
+    heap.block_count++;
+    *block = (struct block){
         .start_hidden = (uintptr_t)start ^ HIDE, .size = size, .caller = caller,
         .operation = now.operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
     heap.allocations++;
@@ -194,12 +212,13 @@ void *allocate(size_t size, size_t align, int zero, void *caller)
         errno = ENOMEM;
         return NULL;
     }
-    unsigned char *start = heap.next + BEFORE;
-    start += (align - (uintptr_t)start % align) % align;
-    if (heap.block_count == MOST_BLOCKS || start > heap.end || size + BEHIND + 16 > (size_t)(heap.end - start)) {
+    size_t room = (size_t)(heap.falls ? heap.next - heap.end : heap.end - heap.next);
+    if (heap.block_count == MOST_BLOCKS || BEFORE + align + size + BEHIND > room) {
         errno = ENOMEM;
         return NULL;
     }
+    unsigned char *start = heap.falls ? heap.next - BEHIND - size : heap.next + BEFORE + align - 1;
+    start -= (uintptr_t)start % align;
     if (MEMCHECK) {
         VALGRIND_MALLOCLIKE_BLOCK(start, size, BEFORE, 0);
         if (zero)
@@ -307,7 +326,7 @@ void check_canaries(void)
     if (MEMCHECK)
         return;
     for (size_t i = 0; i < heap.block_count; i++) {
-        struct block *block = &heap.blocks[i];
+        struct block *block = allocation(i);
         const unsigned char *start = (const unsigned char *)start_of(block);
         enum detail damage = 0;
         if (block->reported)
@@ -334,7 +353,7 @@ static size_t pending_count, looked; /* looked: words and blocks, in this proces
 void harness_root(const void *pointer)
 {
     uintptr_t at = (uintptr_t)pointer;
-    if (at < (uintptr_t)arena || at >= (uintptr_t)heap.next)
+    if (at < (uintptr_t)arena || at >= (uintptr_t)arena_end)
         return;
     struct block *block = block_below(at);
     if (block == NULL || block->freed || block->reached || at > start_of(block) + block->size)
@@ -419,13 +438,23 @@ void harness_unfilled(const void *address)
     report_block(UNFILLED, 0, block, NULL);
 }
 
+static void renew_arena(void)
+{
+    unused.start = heap.next = arena;
+    unused.end = arena_end;
+    unused.blocks = heap.blocks = all_blocks;
+    unused.blocks_end = all_blocks + ALL_BLOCKS;
+    heap.block_count = 0;
+    heap.falls = 0;
+}
+
 void set_up_heap(const char *frame_of_main)
 {
     stack_base = frame_of_main;
-    size_t arena_bytes = ROOM + (MEMCHECK ? TIDY_AFTER : 0);
-    size_t below = MEMCHECK ? 0 : BELOW;
-    arena = heap.next = (unsigned char *)harness_pages(below + arena_bytes) + below;
-    heap.blocks = all_blocks;
+    size_t arena_bytes = ROOM + (MEMCHECK ? TIDY_AFTER : 0), beside = MEMCHECK ? 0 : BESIDE;
+    arena = (unsigned char *)harness_pages(beside + arena_bytes + beside) + beside;
+    arena_end = arena + arena_bytes;
+    renew_arena();
     if (now.trace)
         pending = harness_pages(MOST_BLOCKS * sizeof *pending);
     if (MEMCHECK) {
@@ -438,29 +467,43 @@ void set_up_heap(const char *frame_of_main)
     (void)no_bss;
 }
 
+static void forget_unfreed(const struct block *from, const struct block *to)
+{
+    for (const struct block *block = from; block < to; block++)
+        if (!block->freed)
+            VALGRIND_FREELIKE_BLOCK(start_of(block), BEFORE);
+}
+
 /* Every case begins with the same amount of memory. */
 static void tidy_arena(void)
 {
-    if ((size_t)(heap.next - arena) < TIDY_AFTER)
+    if ((size_t)(unused.start - arena + arena_end - unused.end) < TIDY_AFTER)
         return;
     list_unfreed();
-    for (const struct block *block = all_blocks; block < heap.blocks + heap.block_count; block++)
-        if (!block->freed)
-            VALGRIND_FREELIKE_BLOCK(start_of(block), BEFORE);
-    VALGRIND_MAKE_MEM_NOACCESS(arena, heap.next - arena);
-    heap.next = arena;
-    heap.blocks = all_blocks;
-    heap.block_count = 0;
+    forget_unfreed(all_blocks, unused.blocks);
+    forget_unfreed(unused.blocks_end, all_blocks + ALL_BLOCKS);
+    VALGRIND_MAKE_MEM_NOACCESS(arena, unused.start - arena);
+    VALGRIND_MAKE_MEM_NOACCESS(unused.end, arena_end - unused.end);
+    renew_arena();
 }
 
 void begin_heap(void)
 {
+    if (heap.falls) {
+        unused.end = heap.next;
+        unused.blocks_end = heap.blocks;
+    } else {
+        unused.start = heap.next;
+        unused.blocks = heap.blocks + heap.block_count;
+    }
     tidy_arena();
-    if (heap.next == arena)
+    if (unused.start == arena && unused.end == arena_end)
         heap.first_case = now.case_number;
     heap.last_case = now.case_number;
-    heap.blocks += heap.block_count;
+    heap.falls = 0;
+    heap.next = unused.start;
     heap.end = heap.next + ROOM;
+    heap.blocks = unused.blocks;
     heap.allocations = heap.frees = heap.bad_frees = heap.broken = heap.live = 0;
     heap.live_bytes = heap.block_count = 0;
     heap.some_too_small = 0;
@@ -471,14 +514,25 @@ void heap_parts(void (*part)(void *start, size_t size))
 {
     part(&heap, sizeof heap); /* first: it says how much there is of the others */
     part(heap.blocks, heap.block_count * sizeof *heap.blocks);
-    part(arena, (size_t)(heap.next - arena));
+    if (heap.falls)
+        part(heap.next, (size_t)(unused.end - heap.next));
+    else
+        part(unused.start, (size_t)(heap.next - unused.start));
     for (int i = 0; i < STATICS; i++)
         part(statics[i].start, (size_t)(statics[i].stop - statics[i].start));
+}
+
+void harness_fall(void)
+{
+    heap.falls = 1;
+    heap.next = unused.end;
+    heap.end = heap.next - ROOM;
+    heap.blocks = unused.blocks_end;
 }
 
 void tell_live(void)
 {
     for (size_t i = 0, told = 0; i < heap.block_count && told < MOST_LIVE_TOLD; i++)
-        if (!heap.blocks[i].freed && ++told)
-            report_block(LIVE, 0, &heap.blocks[i], NULL);
+        if (!allocation(i)->freed && ++told)
+            report_block(LIVE, 0, allocation(i), NULL);
 }

@@ -90,6 +90,7 @@ extern struct heap {
     size_t live_bytes, block_count;
     unsigned char *next, *end;        /* of the arena, for this case */
     struct block *blocks;             /* of this case, by rising address */
+    int32_t falls;                    /* each allocation lies below the one before, and not above it */
     int32_t first_case, last_case; /* under Valgrind: since the arena was new */
 } heap;
 

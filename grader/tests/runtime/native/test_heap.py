@@ -96,19 +96,21 @@ _TROUBLES = {
     **{kind: _writing(kind) for kind in _WRITES},
 }
 """Statements, and for {} a comment that marks the line."""
+_FALLING = "pool_blocks = 4; heap_falls = 1"
+_HEAPS = pytest.mark.parametrize("header", ["pool_blocks = 4", _FALLING], ids=["rising", "falling"])
 
 
 @cache
-def troubled() -> tuple[str, Attempt]:
+def troubled(header: str) -> tuple[str, Attempt]:
     """The program that does each of them in a case of its own, and its attempt."""
     statements = ["\n".join(lines).replace("{}", f"/* {name} */") for name, lines in _TROUBLES.items()]
     source = varied(statements, top=_TOP)
-    return source, attempted(source, *variants(len(statements)), second_case())
+    return source, attempted(source, *variants(len(statements), header=header), second_case())
 
 
-def finding_of(trouble: str) -> Finding:
+def finding_of(trouble: str, header: str) -> Finding:
     """The one finding of its case, with the operation and the line."""
-    source, attempt = troubled()
+    source, attempt = troubled(header)
     assert_records_right(attempt)
     case = attempt.cases[list(_TROUBLES).index(trouble)]
     (finding,) = (finding for finding in findings(attempt) if finding.case == case.name)
@@ -117,24 +119,27 @@ def finding_of(trouble: str) -> Finding:
     return finding
 
 
+@_HEAPS
 @pytest.mark.parametrize("kind", _BAD_FREES)
-def test_a_bad_free_is_reported_at_its_call(kind: str) -> None:
+def test_a_bad_free_is_reported_at_its_call(kind: str, header: str) -> None:
     """Operation and line are those of the call of free; the program goes on."""
-    finding = finding_of(kind)
+    finding = finding_of(kind, header)
 
     assert (finding.kind, finding.verdict) == (kind, Verdict.MEMORY_ERROR)
 
 
+@_HEAPS
 @pytest.mark.parametrize("address", _NEVER_RETURNED)
-def test_free_of_what_malloc_never_returned(address: str) -> None:
+def test_free_of_what_malloc_never_returned(address: str, header: str) -> None:
     """The pool, the stack, the dummy head, a literal, nonsense: a finding each, and no crash of ours."""
-    assert finding_of(address).kind == _NEVER_RETURNED[address]
+    assert finding_of(address, header).kind == _NEVER_RETURNED[address]
 
 
+@_HEAPS
 @pytest.mark.parametrize("kind", _WRITES)
-def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -> None:
+def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str, header: str) -> None:
     """The line is that of the allocation; size and place are in the message."""
-    finding = finding_of(kind)
+    finding = finding_of(kind, header)
 
     assert kind.startswith(finding.kind)
     assert "64" in finding.message
@@ -216,15 +221,55 @@ def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
     assert attempt.comparisons[0].actual[2].text == "0"
 
 
-def test_memory_without_end_is_refused_not_given() -> None:
+@_HEAPS
+def test_memory_without_end_is_refused_not_given(header: str) -> None:
     """An allocation loop gets NULL at last; the case goes on, and its neighbours have their own memory."""
     lines = ["for (;;) { void *p = malloc(1 << 20); if (p == NULL) break; *(volatile char *)p = 1; }"]
-    attempt = attempted(trouble(*lines), first_case(), second_case())
+    attempt = attempted(trouble(*lines), *variants(1, header=header), second_case())
 
     assert attempt.replayed is not None
     for one in attempt.replayed.played:
         assert [step.record for step in one.steps] == expected_records(one.case)
     assert {finding.verdict for finding in findings(attempt)} == {Verdict.MEMORY_LEAK}
+
+
+def test_addresses_rise_or_fall_as_the_case_says() -> None:
+    """Each allocation of a case lies on the same side of the one before, whatever its size and alignment."""
+    lines = [
+        "    static uintptr_t last; static int rising, falling;",
+        "    for (size_t size = 0; size < 3000; size += 1 + size / 2) {",
+        "        void *p = size % 2 ? malloc(size) : aligned_alloc(64, size);",
+        "        if (last != 0) *((uintptr_t)p > last ? &rising : &falling) += 1;",
+        "        last = (uintptr_t)p;",
+        "        free(p);",
+        "    }",
+    ]
+    answer = "    if (kv_data == 12) return rising && falling ? 100 : rising ? 101 : 102;"
+    source = around("append_kv", "\n".join(lines), answer, top=_TOP + "#include <stdint.h>\n")
+    attempt = attempted(source, *variants(1), *variants(1, header=_FALLING))
+
+    assert [comparison.actual[3].text for comparison in attempt.comparisons] == ["101", "102"]
+
+
+def test_addresses_under_valgrind_are_those_of_the_native_run() -> None:
+    """Falling cases between rising ones, in one process: errors and what is lost belong to the right case."""
+    lines = [
+        "    if (seq_id == 2) {",
+        "        volatile int *p = same(malloc(64)), *q = same(malloc(64));",
+        "        if (((uintptr_t)q < (uintptr_t)p) == kv_data % 2) mine = p[16]; /* HERE */",
+        "        free(same((void *)(kv_data % 2 ? p : q)));",
+        "    }",
+    ]
+    source = around("append_kv", "\n".join(lines), top=_TOP + "#include <stdint.h>\n")
+    cases = [case for pair in zip(variants(2), variants(2, header=_FALLING), strict=True) for case in pair]
+    attempt = attempted(source, *cases, valgrind=True)
+    verdicts = [{finding.verdict for finding in case.findings} for case in attempt.case_findings]
+    leak, both = {Verdict.MEMORY_LEAK}, {Verdict.MEMORY_LEAK, Verdict.MEMORY_ERROR}
+
+    assert verdicts == [both, leak, leak, both]
+    errors = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
+    assert {finding.source[0].line for finding in errors} == {line_of(source)}
+    assert memcheck_of(attempt).processes == 1
 
 
 def test_a_small_allocation_is_told_by_its_first_reader() -> None:
