@@ -101,14 +101,14 @@ def test_what_all_failing_cases_are_set_up_with_is_told() -> None:
         made(name, "create_sequence 1 5 -> seq", header=f"pool_blocks = 4; heap_falls = {falls}", rule="free-count")
         for falls, name in enumerate(("plain", "falling"))
     )
-    fails = {case: by_hand(case, (1, 6, 2)) for case in (plain, falling)}
+    fails, fails_plain = (by_hand(case, (1, 6, 2)) for case in (falling, plain))
     told = [
         judged(*played)[0]
         .causes[0]
         .hint.endswith(
             " It goes wrong only in cases where each allocation lies at a lower address than the one before."
         )
-        for played in ([fails[falling], by_hand(plain)], [fails[falling], fails[plain]], [fails[falling]])
+        for played in ([fails, by_hand(plain)], [fails, fails_plain], [fails])
     ]
 
     assert told == [True, False, False]
