@@ -1,6 +1,6 @@
 """The harness of Python submissions: this process forks for each case, and only its children run a student's code.
 
-    python -s -S -P -B play.py FEED CHANNEL
+    python -s -S -P -B play.pyc FEED CHANNEL
 
 FEED gives a header line, then a line for each case, all JSON. What a child sends through a pipe of its own is passed on
 through CHANNEL in frames of this process, so that frames, the numbers of cases, limits and endings are not a program's
@@ -99,11 +99,8 @@ class Harness:
         self.table = program.CompiledTable(self.header["table"])
         codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
         self.given = modules.Given(codes, recorded=self.table.reads_calls)
-        texts = [*self.header["given"].values(), self.header["table"]["defines"]]
-        own = self.header["given"]
-        needed = [name for text in texts for name in modules.look(text.encode(), "", own)[1] if name not in own]
         cage.forbid_memory()
-        modules.preload([*names, *needed])
+        modules.preload(name for name in names if name not in self.header["given"])
         cage.refuse_unheard()
 
     def check(self):
@@ -127,7 +124,7 @@ class Harness:
         if not looked or looked[0]["problems"]:
             return
         self.header["imports_allowed"] += [name.partition(".")[0] for name in looked[0]["imports"]]
-        self.begin(looked[0]["imports"])
+        self.begin([*looked[0]["imports"], *self.header["imports"]])
         ended = self.child(self._executed, lambda kind, body: self.frame(kind, 1, body), patience)
         self.frame(b"E", 1, encoded(ended).encode())
 

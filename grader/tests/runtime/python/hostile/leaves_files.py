@@ -13,13 +13,13 @@ for folder in (".", "/tmp", "/var/tmp", "/dev/shm", os.environ.get("HOME", "/"))
         lambda path=path: open(path, "w").write("x"),
         lambda path=path: os.mkdir(path),
         lambda path=path: os.symlink("/etc/passwd", path),
-        lambda path=path: os.link("play.py", path),
+        lambda path=path: os.link("play.pyc", path),
         lambda path=path: pathlib.Path(path).touch(),
-        lambda path=path: shutil.copy("play.py", path),
+        lambda path=path: shutil.copy("play.pyc", path),
         lambda path=path: sqlite3.connect(path).execute("create table a (b)"),
-        lambda path=path: os.rename("play.py", path),
+        lambda path=path: os.rename("play.pyc", path),
         lambda path=path: tempfile.mkstemp(prefix="hostile_mark", dir=folder),
-        lambda path=path: os.remove("play.py"),
+        lambda path=path: os.remove("play.pyc"),
         lambda path=path: os.chmod(folder, 0),
     ):
         try:

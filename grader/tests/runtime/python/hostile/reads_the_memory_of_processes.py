@@ -3,7 +3,7 @@
 import os
 
 for process in ("self", os.getppid(), 1, "thread-self"):
-    for name in ("mem", "environ", "maps", "cmdline", "fd/0", "root/etc/passwd", "cwd/play.py"):
+    for name in ("mem", "environ", "maps", "cmdline", "fd/0", "root/etc/passwd", "cwd/play.pyc"):
         for read in (
             lambda path=f"/proc/{process}/{name}": open(path, "rb").read(),
             lambda path=f"/proc/{process}/{name}": os.readlink(path),

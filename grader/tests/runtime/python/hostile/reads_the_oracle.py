@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 ROOTS = [".", "..", "/", "/tmp", "HOSTILE_ROOT", "/root", *sys.path, os.environ.get("HOME", "")]
-NAMES = ["grader/tests/support/toy/engine.py", "reference/oracle.py", "play.py", "feed", "program", "cases"]
+NAMES = ["grader/tests/support/toy/engine.py", "reference/oracle.py", "play.pyc", "feed", "program", "cases"]
 
 
 def text_of(path):
