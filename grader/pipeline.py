@@ -33,7 +33,7 @@ from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.beyond import checked, smallest
 from grader.search.domain import Domain
-from grader.search.generated import shortest_failing
+from grader.search.generated import play_together, shortest_failing
 from grader.search.player import FailingTrace, TracePlayer
 from grader.search.shrink import shrink
 from grader.system import resources, sandbox
@@ -89,6 +89,25 @@ def grade(
     return record(attempt, would=would, draw=draw)
 
 
+def first_look(
+    path: Path, lab: Lab, cases: Sequence[Case], options: GradingOptions, *, source: Source, budget: Budget
+) -> Record | None:
+    """Return what is soon known of a submission: a record without a score. None: it would show all or nothing.
+
+    Only the public cases with given operations are played, all in one process, and alone those that go wrong in it.
+    None is returned too where a runtime cannot play many cases in a process, or nothing can be built.
+    """
+    soon = tuple(case for case in cases if case.visibility is Visibility.PUBLIC and case.generated is None)
+    if not soon or len(soon) == len(cases) or not lab.runtime.plays_generated:
+        return None
+    resources.require(*lab.runtime.tools(options))
+    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
+        attempt = Attempt(lab=lab, path=path, cases=soon, work=work, options=options, source=source)
+        for step in FIRST_STEPS:
+            attempt = timed(step, attempt)
+    return replace(record(attempt, draw=Drawing.NOTHING), complete=False, score=None) if attempt.can_run else None
+
+
 def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[str] | None:
     """Return the names of the cases that a submission does not pass; None where there is nothing to run.
 
@@ -112,7 +131,12 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
 
 
 def hunted(
-    source: Source, lab: Lab, generate: Generator, search: Callable[[TracePlayer], FailingTrace | None]
+    source: Source,
+    lab: Lab,
+    generate: Generator,
+    search: Callable[[TracePlayer], FailingTrace | None],
+    *,
+    budget: Budget | None = None,
 ) -> Case | None:
     """Return the smallest trace that fails as the one that `search` finds does, as a case; None where it finds none.
 
@@ -120,7 +144,7 @@ def hunted(
     `GraderError` when the grader's side breaks.
     """
     resources.require(*lab.runtime.tools(DEFAULTS))
-    with sandbox.workspace(Budget(), tools=lab.runtime.programs) as work:
+    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
         if attempt.program is None:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
@@ -160,6 +184,15 @@ def _play(attempt: Attempt) -> Attempt:
     replayed = play(attempt.cases)
     played = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
     replayed = replace(replayed, played=played)
+    return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
+
+
+def _play_together(attempt: Attempt) -> Attempt:
+    """As `_play`, in few processes."""
+    if attempt.program is None:
+        return attempt
+    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
+    replayed = play_together(attempt.cases, play)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 
@@ -229,6 +262,14 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         optional=attempt.optional,
     )
     return attempt.with_observed(more)
+
+
+def _pinpoint_first(attempt: Attempt) -> Attempt:
+    """As `_pinpoint`, for the case to show first."""
+    if attempt.diagnosed is None:
+        return attempt
+    first = replace(attempt.diagnosed, order=attempt.diagnosed.order[:1])
+    return _pinpoint(replace(attempt, diagnosed=first))
 
 
 def _score(attempt: Attempt) -> Attempt:
@@ -322,3 +363,10 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _search,
 )
 """The stages of one grading, whatever the language of the submission."""
+
+_SOON: dict[Callable[[Attempt], Attempt], Callable[[Attempt], Attempt]] = {
+    _play: _play_together,
+    _pinpoint: _pinpoint_first,
+}
+FIRST_STEPS = tuple(_SOON.get(step, step) for step in STEPS)
+"""The stages of a first look (`first_look`)."""

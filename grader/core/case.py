@@ -212,6 +212,8 @@ class Generated:
     traces: tuple[tuple[Operation, ...], ...] = field(repr=False, default=())
     digests: tuple[bytes, ...] = field(repr=False, default=())
     """For each trace the SHA-256 of its records (see `digest`)."""
+    every: int | None = None
+    """The state is read after so many operations; None: as many as the lab says (`Grammar.every`)."""
 
     @staticmethod
     def digest(records: Iterable[bytes], every: int = EVERY) -> bytes:

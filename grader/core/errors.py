@@ -17,6 +17,8 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
     ├── RubricError         a rubric; all its mistakes at once
     ├── ClassFileError      a roster, a list of overrides, an export's list of submissions; all its mistakes at once
     └── StoreError          a file that is not a store, or a store of a newer grader
+
+Abandoned                   no error: nobody wants the result any more, as after Ctrl-C, but the command goes on
 """
 
 from __future__ import annotations
@@ -57,6 +59,13 @@ class GraderError(Exception):
 
 class _MachineTrouble(GraderError):
     of_machine = True
+
+
+class Abandoned(BaseException):
+    """Nobody wants the result of this grading any more (`grader.system.process.Patience.unwanted`).
+
+    As an interrupt it is no `Exception`: nothing may take it for a failure, and go on without what failed.
+    """
 
 
 class ToolMissing(_MachineTrouble):

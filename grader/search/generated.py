@@ -2,7 +2,7 @@
 
 A runtime plays many traces in one process, and says which of them did not end as they should (`Played.failing`). Some
 are played once more, alone: only what fails alone counts, because what traces of one process do to each other is no
-mistake of the submission.
+mistake of the submission. Other cases can be played in the same way, when what goes wrong must be known soon.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from grader.core.case import Case, Expected
+from grader.core.case import Case, Expected, Generated
 from grader.core.model import ModelFactory, play
 from grader.runtime.comparison import Comparison, End
-from grader.runtime.observation import NO_TIME, Played
+from grader.runtime.observation import NO_TIME, Played, PlayedStep, Replayed
 from reference.operation import Trace
 
 _AT_ONCE = 10
@@ -22,6 +22,32 @@ _MOST_ROUNDS = 3
 """Where none of so many times `_AT_ONCE` traces fails alone, nothing is wrong with the traces themselves."""
 
 Compare = Callable[[Played], Comparison]
+
+
+def together(cases: Sequence[Case], every: int) -> Case:
+    """Return one case of all these traces, which a runtime plays in one process; see `Generated.every`."""
+    traces = tuple(case.trace.operations for case in cases)
+    digests = tuple(Generated.digest(case.expected.records, every) for case in cases)
+    length = max(map(len, traces))
+    generated = Generated(seeds=range(len(cases)), length=length, traces=traces, digests=digests, every=every)
+    return replace(cases[0], generated=generated, trace=Trace(operations=()), expected=Expected.of(()))
+
+
+def play_together(cases: Sequence[Case], play_cases: Callable[[Sequence[Case]], Replayed]) -> Replayed:
+    """Play all cases in one process, and then alone those that did not do there exactly what the reference does.
+
+    So the records of the others are known. `play_cases` is what a runtime does, with each case that it gets.
+    """
+    screened = play_cases([together(cases, every=1)])
+    failing = screened.played[0].failing
+    alone = play_cases([cases[place] for place in failing])
+    by_place = dict(zip(failing, alone.played, strict=True))
+    played = tuple(by_place.get(place) or _as_expected(case) for place, case in enumerate(cases))
+    return replace(alone, played=played, cpu_seconds=screened.cpu_seconds + alone.cpu_seconds)
+
+
+def _as_expected(case: Case) -> Played:
+    return Played(case, steps=[PlayedStep(record=record) for record in case.expected.records])
 
 
 def shortest_failing(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from grader.assignment.lab import Lab
-from grader.core.case import Case, Expected, Generated, JsonValue, Number, Word
+from grader.core.case import Case, Expected, JsonValue, Number, Word
 from grader.core.model import Step, play
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Visibility
@@ -20,7 +20,7 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.observation import NO_TIME, Played
 from grader.runtime.protocol import GradingOptions, Observations, Program
 from grader.search.domain import Domain
-from grader.system.budget import Budget
+from grader.search.generated import together
 from grader.system.sandbox import Workspace
 from reference.operation import Argument, Operation, Trace
 from reference.oracle import CannotGoOn
@@ -126,20 +126,16 @@ class TracePlayer:
         """The places of the cases that went wrong when they shared a process."""
         if not cases:
             return ()
-        digests = tuple(Generated.digest(case.expected.records, self.lab.grammar.every) for case in cases)
-        traces = tuple(case.trace.operations for case in cases)
-        generated = Generated(seeds=range(len(cases)), length=max(map(len, traces)), traces=traces, digests=digests)
-        empty = replace(cases[0], generated=generated, trace=Trace(operations=()), expected=Expected.of(()))
-        return self._play([empty])[0].failing
+        return self._play([together(cases, self.lab.grammar.every)])[0].failing
 
     def _play(self, cases: Sequence[Case]) -> Sequence[Played]:
-        work = replace(self.work, budget=Budget())
+        work = replace(self.work, budget=self.work.budget.renewed())
         return self.lab.runtime.play(work, self.program, cases, optional=self.optional).played
 
     def _observed(self, cases: Sequence[Case]) -> Observations:
         observed = Observations(comparisons=tuple(compare(played, self.lab.model) for played in self._play(cases)))
         return self.lab.runtime.inspect(
-            replace(self.work, budget=Budget()),
+            replace(self.work, budget=self.work.budget.renewed()),
             self.program,
             comparisons=observed.comparisons,
             options=GradingOptions(memory_checker=self.memory_checker),

@@ -23,7 +23,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from grader.core.errors import Abandoned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class Budget:
     """The seconds left for the traces of a Python lab, of which some are played again; None before the first."""
     since: float = field(default_factory=time.thread_time)
     """The grader's CPU time when the budget began."""
+    unwanted: Callable[[], bool] = lambda: False
+    """Whether nobody wants the result any more; then programs are ended with `Abandoned`."""
 
     @property
     def cpu(self) -> float:
@@ -102,6 +107,15 @@ class Budget:
         Then no more student code is started, and the states of a program that differs are no longer compared.
         """
         return self.cpu <= 0 or self.wall <= 0
+
+    def renewed(self) -> Budget:
+        """Return the whole time once more, for a result that is wanted as long as this one."""
+        return Budget(unwanted=self.unwanted)
+
+    def check_wanted(self) -> None:
+        """Raise `Abandoned` when nobody wants the result any more."""
+        if self.unwanted():
+            raise Abandoned
 
     def take(self, own: float, wall: float) -> None:
         """Subtract the time of a program: `own` seconds of its own, `wall` seconds by the clock."""

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Self
 
-from grader.core.errors import CannotStart, OutOfRoom
+from grader.core.errors import Abandoned, CannotStart, OutOfRoom
 from grader.system.process_tree import LOOK, Family, Watchdog, adopt_orphans, delayed_interrupts
 
 _PAUSES = (0.05, 0.5, None)
@@ -92,8 +92,11 @@ class _Traffic:
         self.moved = 0
         """Bytes that the last `_move` read."""
 
-    def pump(self, pid: int, deadline: float, watchdog: Watchdog | None = None) -> _TrafficEnd:
-        """Move bytes until the program has ended and its pipes are empty, or a limit is reached; return which."""
+    def pump(self, pid: int, deadline: float, watchdog: Watchdog | None, unwanted: Callable[[], bool]) -> _TrafficEnd:
+        """Move bytes until the program has ended and its pipes are empty, or a limit is reached; return which.
+
+        Raises `Abandoned` when it is `unwanted`.
+        """
         with self.selector:
             for end in self.outputs:
                 os.set_blocking(end, False)
@@ -107,6 +110,8 @@ class _Traffic:
             self.selector.register(watch, selectors.EVENT_READ)
             try:
                 while True:
+                    if unwanted():
+                        raise Abandoned
                     due = LOOK if watchdog is None else watchdog.due
                     ready = self.selector.select(max(0.0, min(due, deadline - time.monotonic())))
                     ended = any(key.fd == watch for key, _ in ready)
@@ -203,6 +208,8 @@ class Patience:
     blocked_counts: bool = False
     """Whether `own_seconds` include the time in which the kernel makes it wait, as for a disk (state D). A compiler
     reads files and may wait for a slow disk. A student's program needs no file."""
+    unwanted: Callable[[], bool] = lambda: False
+    """Whether nobody wants the program's result any more. It is asked again and again, so it must be quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +268,7 @@ def run(
     that needs the descriptor numbers is a function of them.
     Output beyond `most_output` bytes is read and discarded. A program that writes more than `most_channel` bytes to an
     extra pipe is ended. `becomes` is the user that the program changes to; this user's processes are killed too.
-    `wrapped`: the program is a child of the process that is started.
+    `wrapped`: the program is a child of the process that is started. Raises `Abandoned` when it is unwanted.
     """
     with _machine_trouble(), _Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -277,7 +284,7 @@ def run(
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = _Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
             watchdog = _watchdog(process.pid, limits, family, wrapped=wrapped)
-            stopped = traffic.pump(process.pid, started + limits.wall_seconds, watchdog)
+            stopped = traffic.pump(process.pid, started + limits.wall_seconds, watchdog, limits.unwanted)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

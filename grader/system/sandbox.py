@@ -122,6 +122,7 @@ class Workspace:
             cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
             # the limit counts all processes of a user: with the grader's user it would count the grader's
             processes=limits.processes if self.user is not None else None,
+            unwanted=self.budget.unwanted,
         )
         reads = (*_readable(environment["PATH"], self.tools), *_in_proc(limits))
 

@@ -15,13 +15,14 @@ from grader.assignment import case_files
 from grader.attempt import Attempt, stage_name
 from grader.cli.run import _STAGES as STAGES_SHOWN
 from grader.core.case import Case
-from grader.core.errors import DriverError, GraderError, ToolMissing, UsageError
+from grader.core.errors import Abandoned, DriverError, GraderError, ToolMissing, UsageError
 from grader.core.verdict import Tool, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
 from grader.runtime.native import replay
 from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
+from grader.system.budget import Budget
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case
 
@@ -256,3 +257,13 @@ def test_every_failure_of_ours_is_a_grader_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pipeline, "STEPS", (*STEPS[:2], broken))
     with pytest.raises(GraderError, match="no paged_kv today"):
         grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))
+
+
+def test_a_grading_that_nobody_wants_is_abandoned(temporary: Path, tmp_path: Path) -> None:
+    """While its program runs, and nothing is left behind."""
+    asked = iter([False, False])
+    with pytest.raises(Abandoned):
+        grade(written(tmp_path, right()), lab(), few_cases(1), budget=Budget(unwanted=lambda: next(asked, True)))
+
+    assert next(asked, None) is None
+    assert list(temporary.iterdir()) == []

@@ -85,7 +85,8 @@ def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
         return
     traces = [_described(operations) for operations in case.generated.traces]
     for first in range(0, len(traces), _TOGETHER):
-        yield {"case": number, "first": first, "traces": traces[first : first + _TOGETHER]}
+        line = {"case": number, "first": first, "traces": traces[first : first + _TOGETHER]}
+        yield line if case.generated.every is None else {**line, "every": case.generated.every}
 
 
 @dataclass(slots=True)
@@ -129,6 +130,7 @@ class _Deriving:
         return Generated.digest(map(_canonical, derived.steps), every=1)
 
     def _derived(self, operations: Sequence[Operation], records: Sequence[dict[str, Any]]) -> Derived | None:
+        self.budget.check_wanted()
         if self.spent > _MOST_DERIVING:
             return None
         before = time.thread_time()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from grader.cli import watch
 from grader.core.errors import ExitCode, ToolMissing
-from grader.tests.support.command import ROOT, command, environment
+from grader.labs import open_lab
+from grader.tests.support.command import ROOT, command, environment, grade
 
 _PATIENCE = 60.0
 
@@ -33,19 +38,9 @@ def save(folder: Path, lab: str, sample: str) -> None:
     (folder / "new").replace(folder / source.name)
 
 
-@pytest.mark.parametrize(
-    ("lab", "samples", "trace"),
-    [
-        ("paged_kv", ("wrong_answer/no_copy_on_write", "accepted/terse_with_macros"), "> append_kv 1 1 -> 0"),
-        ("block_pool", ("wrong_answer/double_free_noticed_late", "accepted/plain_text"), "> free_blocks ["),
-    ],
-)
-def test_each_save_is_graded(tmp_path: Path, lab: str, samples: tuple[str, str], trace: str) -> None:
-    """The first cause with its smallest trace, then that all is right; Ctrl-C is no error."""
-    wrong, right = samples
-    work, out = tmp_path / "work", tmp_path / "out"
-    work.mkdir()
-    save(work, lab, wrong)
+@contextmanager
+def watching(work: Path, lab: str, out: Path) -> Iterator[None]:
+    """Watch a folder with the output in a file; at the end comes Ctrl-C, which is no error."""
     with out.open("w", encoding="utf-8") as stdout:
         process = subprocess.Popen(
             command("watch", str(work), "--lab", lab),
@@ -55,18 +50,87 @@ def test_each_save_is_graded(tmp_path: Path, lab: str, samples: tuple[str, str],
             stderr=subprocess.PIPE,
         )
     try:
-        assert "The smallest trace" in appears(out, trace)
-        save(work, lab, right)
-        shown = appears(out, "have full marks")
-        assert shown.index(trace) < shown.index("have full marks")
-        save(work, lab, wrong)
-        appears(out, trace, times=2)
+        yield
     finally:
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=_PATIENCE)
-
     assert process.returncode == ExitCode.ACCEPTED
     assert error == b"no longer watching\n"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder for a submission."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("lab", "samples", "trace"),
+    [
+        ("paged_kv", ("wrong_answer/no_copy_on_write", "accepted/terse_with_macros"), "> append_kv 1 1 -> 0"),
+        ("block_pool", ("wrong_answer/double_free_noticed_late", "accepted/plain_text"), "> free_blocks ["),
+    ],
+)
+def test_each_save_is_graded(work: Path, lab: str, samples: tuple[str, str], trace: str) -> None:
+    """The first cause with its smallest trace, then that all is right, as `grade run` says it; then a cause again."""
+    wrong, right = samples
+    out = work.with_name("out")
+    save(work, lab, wrong)
+    with watching(work, lab, out):
+        assert "The smallest trace" in appears(out, trace)
+        save(work, lab, right)
+        shown = appears(out, grade("run", work, "--lab", lab).out)
+        assert shown.index(trace) < shown.index("accepted, 100 of 100 points")
+        save(work, lab, wrong)
+        appears(out, trace, times=2)
+
+
+def test_what_is_known_soon_comes_first_without_a_score(work: Path) -> None:
+    """In a Python lab: its random traces take most of the time. Ctrl-C may come while they run."""
+    out = work.with_name("out")
+    save(work, "block_pool", "wrong_answer/double_free_noticed_late")
+    with watching(work, "block_pool", out):
+        appears(out, "of 100 points")
+        soon = out.read_text(encoding="utf-8").partition("of 100 points")[0]
+        first = soon[: soon.rindex(f"{work}: ")]
+        save(work, "block_pool", "accepted/plain_text")
+        appears(out, f"{work}: nothing went wrong in")
+
+    assert "No score yet: hidden cases and 1000 random traces still run." in " ".join(first.split())
+    assert "free_blocks" in first
+    assert not re.search(r"points|\d+/\d+", first)
+    assert "accepted" not in out.read_text(encoding="utf-8")
+
+
+def test_a_save_ends_the_grading_of_what_it_replaces(work: Path) -> None:
+    """Nothing more of it is shown."""
+    out = work.with_name("out")
+    save(work, "block_pool", "accepted/plain_text")
+    with watching(work, "block_pool", out):
+        appears(out, "nothing went wrong in")
+        save(work, "block_pool", "wrong_answer/double_free_noticed_late")
+        shown = appears(out, "The smallest trace")
+
+    assert shown.index("nothing went wrong in") < shown.index("cases went wrong") < shown.index("wrong answer, ")
+    assert "accepted" not in shown
+
+
+def test_old_is_what_has_another_content(tmp_path: Path) -> None:
+    """Not what was only touched, or is not there for a moment."""
+    file = tmp_path / "block_pool.py"
+    file.write_text("x = 1\n", encoding="utf-8")
+    saved = watch.Saved.at(tmp_path, open_lab("block_pool"))
+    old = [saved.is_old()]
+    os.utime(file, (1, 1))
+    old.append(saved.is_old())
+    file.rename(tmp_path / "away")
+    old.append(saved.is_old())
+    file.write_text("x = 2\n", encoding="utf-8")
+    old += [saved.is_old(), saved.is_old()]
+
+    assert old == [False, False, False, True, True]
 
 
 def test_without_watchfiles_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.errors import CannotStart
+from grader.core.errors import Abandoned, CannotStart
 from grader.system import process
 from grader.system.process import Command, Completed, Patience
 
@@ -53,6 +53,16 @@ def ends(pid: int) -> bool:
 def descriptors() -> int:
     """How many descriptors we have open."""
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_program_ends_when_nobody_wants_its_result(tmp_path: Path) -> None:
+    """Long before its time is over, with what it started."""
+    file = tmp_path / "pids"
+
+    with pytest.raises(Abandoned):
+        sh(f"sleep 60 & echo $! >{file}; wait", limits=Patience(wall_seconds=60, unwanted=file.exists))
+    time.sleep(0.05)  # the file may have been empty
+    assert all(ends(int(pid)) for pid in file.read_text(encoding="utf-8").split())
 
 
 def test_exit_codes() -> None:

@@ -211,6 +211,7 @@ class Harness:
         What traces do to each other counts in none of them: one that fails here is played again, alone.
         """
         number, first, traces = case["case"], case["first"], case["traces"]
+        every = case.get("every", self.header["every"])
         done = []
 
         def play(send):
@@ -218,7 +219,7 @@ class Harness:
             runner.execute()
             for operations in traces[len(done) :]:
                 records = []
-                runner.play(operations, records.append, every=self.header["every"])
+                runner.play(operations, records.append, every=every)
                 send(b"T", encoded(records).encode())
             send(b"D", b"")
 
