@@ -102,9 +102,10 @@ def mutants_of(lab: Lab, rights: Sequence[TriedProgram], count: int, seed: int) 
         for right, pool in pools:
             if pool and len(drawn) < count:
                 mutant = pool.pop()
-                name = f"{Path(right.name).name}:{mutant.line}:{mutant.column} {mutant.change}"
+                origin = Path(right.name).name
+                name = f"{origin}:{mutant.line}:{mutant.column} {mutant.change}"
                 source = replace(right.source, content=mutant.content)
-                drawn.append(TriedProgram(name=name, source=source))
+                drawn.append(TriedProgram(name=name, source=source, mutant_of=origin))
     return drawn
 
 

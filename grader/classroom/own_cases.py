@@ -31,6 +31,8 @@ class TriedProgram:
     """Whether it is known to be right."""
     rules: tuple[str, ...] = ()
     """The rules that it is known to break."""
+    mutant_of: str = ""
+    """The right program of which it is a mutant, if it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

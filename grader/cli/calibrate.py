@@ -49,7 +49,9 @@ class CalibrateOptions:
         type=number(Number("seconds", 1, 3600)),
     )
     jobs: int = jobs_option()
-    matrix: Path | None = path_option("--matrix", "FILE", "Write which program fails which case, as CSV.")
+    matrix: Path | None = path_option(
+        "--matrix", "FILE", "Write which program fails which case: a web page where FILE ends in .html, else CSV."
+    )
 
 
 def calibrate(options: CalibrateOptions) -> ExitCode:
@@ -62,7 +64,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
 
     Examples:
         grade calibrate --lab paged_kv --mutants 600
-        grade calibrate --lab scheduler --matrix kills.csv
+        grade calibrate --lab scheduler --matrix kills.html
     """
     from grader.classroom.calibration import calibration, mutants_of, searched
     from grader.classroom.own_cases import samples_of, tried
@@ -87,7 +89,9 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     _write(page, lab, cases, result, mutants=len(drawn))
     sys.stdout.write(page.text())
     if options.matrix is not None:
-        write(options.matrix, _matrix(cases, programs, failed))
+        is_page = options.matrix.suffix.lower() == ".html"
+        built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
+        write(options.matrix, _matrix_page(lab, cases, built, result) if is_page else _matrix(cases, built))
     return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
 
 
@@ -133,8 +137,8 @@ def _list(page: Page, heading: str, names: Sequence[str]) -> None:
         page.write(", ".join(names[:_SHOWN]) + more, indent=2)
 
 
-def _matrix(cases: Sequence[Case], programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None]) -> str:
-    """Return a row for each program that builds, with 1 for each case that it fails."""
+def _matrix(cases: Sequence[Case], built: Sequence[tuple[TriedProgram, frozenset[str]]]) -> str:
+    """Return a row for each program, with 1 for each case that it fails."""
     import csv
     import io
 
@@ -142,7 +146,25 @@ def _matrix(cases: Sequence[Case], programs: Sequence[TriedProgram], failed: Seq
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["program", *(case.name for case in cases)])
     rows.writerow(["rule", *(case.rule for case in cases)])
-    for program, names in zip(programs, failed, strict=True):
-        if names is not None:
-            rows.writerow([program.name, *(int(case.name in names) for case in cases)])
+    for program, names in built:
+        rows.writerow([program.name, *(int(case.name in names) for case in cases)])
     return text.getvalue()
+
+
+def _matrix_page(
+    lab: Lab, cases: Sequence[Case], built: Sequence[tuple[TriedProgram, frozenset[str]]], result: Calibration
+) -> str:
+    from grader.report.kill_matrix import MatrixProgram, kill_matrix
+
+    traces = {survivor.program.name: survivor.trace for survivor in result.survivors}
+    rows = [
+        MatrixProgram(
+            name=program.name,
+            group=program.mutant_of or next(iter(program.rules), program.name.split("/")[0]),
+            mutant=bool(program.mutant_of),
+            fails=names,
+            trace=traces.get(program.name, ()),
+        )
+        for program, names in built
+    ]
+    return kill_matrix(lab.name, cases, rows, sole=result.sole_guards(cases), redundant=result.redundant(cases))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _FOLDER = Path(__file__).with_name("web")
-_SCRIPTS = {"submission": "steps.js", "class": "table.js"}
+_SCRIPTS = {"submission": "steps.js", "class": "table.js", "kills": "kills.js"}
 """The scripts of pages that have one."""
 _SHELL = """<!DOCTYPE html>
 <html lang="en">

@@ -15,8 +15,9 @@ _OURS = {
     "h2": "id",
     "h3": "id",
     "section": "class aria-labelledby",
-    "p": "class",
+    "p": "class hidden",
     "b": "class",
+    "ul": "class",
     "ol": "class",
     "li": "class",
     "dt": "class",
@@ -39,15 +40,14 @@ _OURS = {
     "caption": "",
     "svg": "class height role aria-label width aria-hidden viewbox",
     "line": "class x1 y1 x2 y2",
-    "text": "class x y text-anchor",
+    "g": "class stroke-width",
+    "text": "class x y text-anchor transform",
     "rect": "class x y width height rx",
     "path": "class d",
 }
 """The elements that may have attributes, with these attributes; none of these does anything by itself."""
 
-_BARE = (
-    "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g"
-)
+_BARE = "head title style body script main footer h1 h4 br i strong small code dl dd thead tbody details summary label"
 """The other elements."""
 
 

@@ -1,0 +1,153 @@
+"""Which program fails which case, as one web page: a row for each program, a column for each case, sums at the edges.
+
+It is for instructors: it names hidden cases. There may be a thousand programs and some hundred cases, so a cell is a
+few pixels; the page names program and case under the pointer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, TypeVar
+
+from grader.core.case import Case
+from grader.report.document import Document, web_page
+
+_LEFT, _TOP, _BAR = 230, 230, 50
+"""The width of the names of groups, the height of those of rules with the bars, and the length of the longest bar."""
+_WIDTH = 1060
+"""The width that all cells share, in pixels."""
+_SMALLEST, _LARGEST = 4, 9
+"""The sides of a cell."""
+_NARROWEST, _GAP = 15, 4
+"""The least size of a group, so that its name fits, and the space behind it."""
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProgram:
+    """A program on which all cases were played."""
+
+    name: str
+    group: str
+    """For a sample the rule or verdict that it is labelled with, for a mutant the program from which it comes."""
+    mutant: bool
+    fails: frozenset[str]
+    """The names of the cases that it fails."""
+    trace: tuple[str, ...] = ()
+    """For a mutant that passes every case: calls that tell it from a right program, where a search has some."""
+
+
+def kill_matrix(
+    lab: str,
+    cases: Sequence[Case],
+    programs: Sequence[MatrixProgram],
+    *,
+    sole: Mapping[str, str],
+    redundant: Collection[str],
+) -> Document:
+    """Return the page of an assignment.
+
+    `sole` has the rules of which one case alone catches anything, with that case; without the `redundant` cases every
+    rule would catch the same programs.
+    """
+    kills = Counter(name for program in programs for name in program.fails)
+    of_rule = _grouped(cases, (case.rule for case in cases))
+    cell = max(_SMALLEST, min(_LARGEST, (_WIDTH - _GAP * len(of_rule)) // max(1, len(cases))))
+    columns = list(_bands(of_rule, cell, _LEFT))
+    samples, mutants = ([program for program in programs if program.mutant is kind] for kind in (False, True))
+    labels = _grouped(samples, (program.group for program in samples))
+    sample_groups = {**{rule: labels[rule] for rule in of_rule if rule in labels}, **labels}
+    sample_rows = list(_bands(sample_groups, cell, _TOP))
+    below = sample_rows[-1].after + _NARROWEST if sample_rows else _TOP
+    mutant_rows = list(_bands(_grouped(mutants, (program.group for program in mutants)), cell, below))
+    rows = [*sample_rows, *mutant_rows]
+    right = columns[-1].after if columns else _LEFT
+    passing = [program for program in programs if not program.fails]
+    return web_page(
+        "kills",
+        title=f"{lab} · {len(programs)} wrong programs · {len(cases)} cases",
+        figures=[
+            ("fail a case", len(programs) - len(passing)),
+            ("mutants that pass every case, but not a search", sum(bool(program.trace) for program in passing)),
+            ("mutants that count as right", sum(program.mutant and not program.trace for program in passing)),
+        ],
+        left=_LEFT,
+        top=_TOP,
+        side=cell,
+        right=right,
+        bottom=rows[-1].after if rows else _TOP,
+        width=max(right, _LEFT + _WIDTH) + _BAR + 20,
+        longest=_BAR,
+        columns=columns,
+        rows=rows,
+        headings=[("samples of", _TOP)] * bool(sample_rows) + [("mutants of", below)] * bool(mutant_rows),
+        kills=kills,
+        most=max(kills.values(), default=1),
+        widest=max((len(program.fails) for program in programs), default=1) or 1,
+        paths={program.name: _path(program, columns, cell) for program in programs if program.fails},
+        guards={band.name: _guarded(band, programs) for band in columns},
+        own=[(column, row) for row in sample_rows for column in columns if column.name == row.name],
+        sole=sole,
+        nobody=[case for case in cases if not kills[case.name]],
+        redundant=[case for case in cases if case.name in redundant and kills[case.name]],
+        passing=passing,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Band(Generic[_Item]):
+    """A group of cases or programs, along an edge of the matrix."""
+
+    name: str
+    start: int
+    end: int
+    places: tuple[tuple[_Item, int], ...]
+    """Each item with the place where its cells begin."""
+
+    @property
+    def after(self) -> int:
+        """Where the next group begins."""
+        return self.end + _GAP
+
+
+def _grouped(items: Iterable[_Item], names: Iterable[str]) -> dict[str, list[_Item]]:
+    groups: dict[str, list[_Item]] = {}
+    for item, name in zip(items, names, strict=True):
+        groups.setdefault(name, []).append(item)
+    return groups
+
+
+def _bands(groups: Mapping[str, Sequence[_Item]], cell: int, start: int) -> Iterator[_Band[_Item]]:
+    for name, items in groups.items():
+        end = start + max(_NARROWEST, cell * len(items))
+        band = _Band(name, start, end, tuple((item, start + place * cell) for place, item in enumerate(items)))
+        yield band
+        start = band.after
+
+
+def _path(program: MatrixProgram, columns: Sequence[_Band[Case]], cell: int) -> str:
+    """Return the cells of a program's row as an SVG path of horizontal lines, from the first column on."""
+    pieces, pen = [], 0
+    for column in columns:
+        fails = [(case.name in program.fails, x - _LEFT) for case, x in column.places]
+        for failed, run in groupby(fails, key=lambda pair: pair[0]):
+            if failed:
+                starts = [x for _, x in run]
+                pieces.append(f"m{starts[0] - pen} 0h{cell * len(starts)}")
+                pen = starts[0] + cell * len(starts)
+    return "".join(pieces)
+
+
+def _guarded(column: _Band[Case], programs: Sequence[MatrixProgram]) -> tuple[int, int, int]:
+    """Return how many programs fail a case of a rule, how many of its labelled ones do, and how many those are."""
+    names = {case.name for case, _ in column.places}
+    labelled = [program for program in programs if not program.mutant and program.group == column.name]
+    return (
+        sum(not names.isdisjoint(program.fails) for program in programs),
+        sum(not names.isdisjoint(program.fails) for program in labelled),
+        len(labelled),
+    )
