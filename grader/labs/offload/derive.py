@@ -84,8 +84,8 @@ class _DerivedCase:
         if not isinstance(raw, dict) or not isinstance(reply, dict):
             raise CannotJudge("its report is not a state")
         accepted = "raised" not in reply
-        if operation.name in ("manager", "engine", "runner") and accepted:
-            self._begin(operation)
+        if operation.name in ("engine", "runner") or (operation.name == "manager" and accepted):
+            self._begin(operation)  # also a constructor that raises has a new device
         prepared = self._prepare(operation) if accepted else None
         log = Log()
         if self.replay is not None:

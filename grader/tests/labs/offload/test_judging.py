@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.labs.offload.derive import derive
@@ -176,3 +178,30 @@ def test_a_log_that_no_device_writes_ends_the_case(entries: Any, why: str) -> No
 
     assert len(derived.steps) == 1
     assert why in derived.stopped
+
+
+@pytest.mark.parametrize(
+    "place", ["        ", "        dev.stream('compute')\n        dev.alloc_pinned(1, 1)\n        "]
+)
+def test_a_constructor_that_refuses_is_judged(tmp_path: Path, place: str) -> None:
+    """As a wrong program, whether it raises at once or after it used the device."""
+    text = (_ACCEPTED / "host_waits" / "offload.py").read_text(encoding="utf-8")
+    head = re.search(r"^class OffloadEngine.*?def __init__\(self, dev, cfg\):\n", text, re.DOTALL | re.MULTILINE)
+    assert head is not None
+    wrong = text[: head.end()] + place + "raise ValueError\n" + text[head.end() :]
+    (tmp_path / "offload.py").write_text(wrong, encoding="utf-8")
+    record, _ = graded(tmp_path, [case for case in cases() if case.name.startswith("engine/")])
+
+    assert record.score == 0
+    assert {outcome.verdict for outcome in record.outcomes} == {Verdict.WRONG_ANSWER}
+    assert record.causes[0].rule == "errors"
+
+
+def test_what_a_refused_constructor_forgets() -> None:
+    """A constructor that raises after another engine has a new device: its log begins anew."""
+    operations = [Operation(name="engine", arguments=(1, 1, 1, 1, 1))] * 2
+    log = [["stream", [0, "compute"], [], 3]]
+    replies: list[dict[str, Any]] = [{"returned": None}, {"raised": "ValueError"}]
+    derived = derive(operations, [{"reply": reply, "state": {"log": log}} for reply in replies])
+
+    assert (len(derived.steps), derived.stopped) == (2, "")
