@@ -196,7 +196,8 @@ CALLS = {
     "unify": f"unify_page_size({_LAYERS})",
     "group": f"get_kv_cache_groups({_LAYERS})",
     "config": f"more = [n for n in [override] if n is not None]\nget_kv_cache_config({_LAYERS}, available, *more)",
-    "waste": "share = uniform_waste(lend(copied(kinds), stays=True), num_tokens, encoder_tokens)\n"
+    "waste": "more = [n for n in [encoder_tokens] if n]\n"
+    "share = uniform_waste(lend(copied(kinds), stays=True), num_tokens, *more)\n"
     'f"{share.numerator}/{share.denominator}" if type(share) is Fraction else share',
 }
 CALLS = {name: text if name == "admit" else f"begin()\n{text}" for name, text in CALLS.items()}

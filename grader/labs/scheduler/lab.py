@@ -226,8 +226,10 @@ CALLS = {
     "reset": "scheduler.reset_prefix_cache(preempt_running)",
     "spoil": "spoil()",
     "page_size_bytes": "page_size_bytes(tokens_a_block, num_kv_heads, head_size, itemsize)",
-    "available_kv_memory": "available_kv_memory(total, percent, weights, peak, other)",
-    "get_num_blocks": "get_num_blocks(lend(available), page_bytes, num_layers, override)",
+    "available_kv_memory": "more = [n for n in [other] if n]\n"
+    "available_kv_memory(total, percent, weights, peak, *more)",
+    "get_num_blocks": "more = [n for n in [override] if n is not None]\n"
+    "get_num_blocks(lend(available), page_bytes, num_layers, *more)",
     "check_enough_memory": f"check_enough_memory({_MEMORY})",
     "estimate_max_model_len": f"estimate_max_model_len({_MEMORY})",
     "max_concurrency": "max_concurrency(blocks, max_model_len, tokens_a_block)",

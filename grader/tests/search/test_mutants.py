@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
 from grader.classroom.own_cases import TriedProgram, samples_of
@@ -113,6 +115,25 @@ def test_a_survivor_is_searched() -> None:
     assert wrong.trace[0].startswith("llm_init")
     assert wrong.trace[-1].startswith("append_kv")
     assert right.trace == ()
+
+
+@pytest.mark.parametrize(
+    ("lab_name", "pattern", "right", "wrong"),
+    [
+        ("scheduler", "memory/*", "peak_activation, other=0", "peak_activation, other=1"),
+        ("scheduler", "memory/*", "override=None", "override"),
+        ("hybrid", "waste/*", "num_encoder_tokens=0", "num_encoder_tokens=1"),
+    ],
+)
+def test_a_wrong_default_is_caught(lab_name: str, pattern: str, right: str, wrong: str) -> None:
+    """An argument that has the handout's default is left out."""
+    lab = open_lab(lab_name)
+    cases = select_cases(lab, seed=1, pattern=pattern).cases
+    source = next(each.source for each in samples_of(lab) if each.right and right.encode() in each.source.content)
+    changed = replace(source, content=source.content.replace(right.encode(), wrong.encode()))
+
+    assert pipeline.failed_cases(source, lab, cases) == frozenset()
+    assert pipeline.failed_cases(changed, lab, cases)
 
 
 def test_what_cases_are_worth() -> None:
