@@ -99,6 +99,11 @@ def ratio(name: str, above: Sequence[float], below: Sequence[float], *, target: 
     return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values), target=target)
 
 
+def median(name: str, values: Sequence[float]) -> Figure:
+    """The median of values that are no quotients; it has no target, because it depends on the machine."""
+    return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values))
+
+
 def best(
     name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
 ) -> Figure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +20,20 @@ from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
 from grader.attempt import Attempt
-from grader.bench.figures import Candidate, Figure, FigureGroup, Target, Tell, best, cpu_of, ratio, rounds_of, worst
+from grader.bench.edits import EditedSample
+from grader.bench.figures import (
+    Candidate,
+    Figure,
+    FigureGroup,
+    Target,
+    Tell,
+    best,
+    cpu_of,
+    median,
+    ratio,
+    rounds_of,
+    worst,
+)
 from grader.bench.rivals import dynamic, naive, plain
 from grader.bench.subject import ROOT, Subject
 from grader.classroom.fingerprint import grading_plan
@@ -33,7 +46,9 @@ from grader.system import process, sandbox
 from grader.system.process import Patience
 
 GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
-CLOSURE_G = Target(3)
+CLOSURE_G, EDIT_G, EDIT_STARTS = Target(3), Target(4), Target(45)
+EDIT_STARTS_SLOW = {"offload": Target(125)}
+"""Of a lab whose states the grader derives of what programs log, which takes most of the time."""
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, PYTHON_STARTS = Target(0.1), Target(3), Target(2), Target(250)
 
@@ -49,43 +64,60 @@ grader.tests.trials.hostile_levels measures them."""
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
     """Measure the cost of grading and of starting, the Valgrind processes, and the Python labs."""
-    taken, stages = _rounds(subject, _own(subject), rounds, tell)
-    figures = [*_grading(subject, taken), _processes(subject), *_python_labs(rounds, tell)]
-    return [FigureGroup("Targets", tuple(figures)), _stages(taken, stages)]
+    with _edited() as samples:
+        taken, stages = _rounds(subject, _own(subject, samples), rounds, tell)
+        figures = [*_grading(subject, taken), _processes(subject), *_python_labs(samples, rounds, tell)]
+    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages)]
 
 
 def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
     """Measure every target."""
     sample = subject.cases[::_EVERY]
-    with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work, _edited() as samples:
         folder = Path(name)
         rival = partial(naive, subject, plain(folder, "naive"), dynamic(subject), sample)
-        taken, stages = _rounds(subject, [*_own(subject), Candidate("naive", rival, _EXPENSIVE_ROUNDS)], rounds, tell)
+        candidates = [*_own(subject, samples), Candidate("naive", rival, _EXPENSIVE_ROUNDS)]
+        taken, stages = _rounds(subject, candidates, rounds, tell)
         passes = [
             Candidate("sandboxed", partial(subject.memcheck, work, subject.cases)),
             Candidate("plain", partial(subject.memcheck, plain(folder, "bare"), subject.cases)),
         ]
         checked = rounds_of(passes, 2 * rounds, tell)
+        python_labs = _python_labs(samples, rounds, tell)
     figures = [
         *_grading(subject, taken),
         _against(subject, sample, taken),
         _processes(subject),
         best("sandbox: extra CPU of memcheck", checked["sandboxed"], checked["plain"], minus=1.0, target=SANDBOX),
         _hanging(subject, tell),
-        *_python_labs(rounds, tell),
+        *python_labs,
     ]
     if len(os.sched_getaffinity(0)) > 1:
         figures.append(_efficiency(subject.path, subject.lab.name, rounds, tell))
-    return [FigureGroup("Targets", tuple(figures)), _stages(taken, stages)]
+    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages)]
 
 
-def _own(subject: Subject) -> list[Candidate]:
+@contextmanager
+def _edited() -> Iterator[dict[str, EditedSample]]:
+    """Yield a sample of each lab that is edited, by the lab's name."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        yield {lab: EditedSample.of(open_lab(lab), ROOT / "submissions", Path(name)) for lab in present()}
+
+
+def _seconds(samples: Mapping[str, EditedSample]) -> FigureGroup:
+    """The time by the clock: on a quiet machine at most 0.7 s for C, and 0.3 s for Python without derived states."""
+    figures = (median(f"{lab}, wall seconds", sample.seconds) for lab, sample in samples.items())
+    return FigureGroup("From an edit to the first result", tuple(figures))
+
+
+def _own(subject: Subject, samples: Mapping[str, EditedSample]) -> list[Candidate]:
     """The yardsticks and the grader itself."""
     return [
         Candidate("G", subject.compile_strictly),
         Candidate("V", subject.empty_under_valgrind),
         Candidate("grading", subject.grade),
         Candidate("closure", subject.walk),
+        Candidate("edit", samples[subject.lab.name].edit),
         Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
         Candidate("imports", partial(subject.start_and_import, subject.modules(subject.cases[0]))),
     ]
@@ -116,6 +148,7 @@ def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
         ratio("closure of the small engine / G", taken["closure"], taken["G"], target=CLOSURE_G),
         ratio("interpreter start and imports of `grade run` / G", taken["imports"], taken["G"], target=START_G),
         ratio("`grade run` from the shell / G", taken["a process for all cases"], taken["G"], target=RUN_G),
+        ratio("edit to first result / G", taken["edit"], taken["G"], target=EDIT_G),
     ]
 
 
@@ -152,8 +185,11 @@ def _hanging(subject: Subject, tell: Tell) -> Figure:
     return worst(f"a hanging submission, worst of {len(paths)}: CPU seconds", seconds, target=HANG_SECONDS)
 
 
-def _python_labs(rounds: int, tell: Tell) -> list[Figure]:
-    """Divide the CPU seconds of gradings of right Python submissions by those of an interpreter that does nothing."""
+def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -> list[Figure]:
+    """Divide the CPU seconds of Python submissions by those of an interpreter that does nothing.
+
+    Right ones are graded, wrong ones are edited up to the first result.
+    """
     names = [name for name in present() if LABS[name].source_name.endswith(".py")]
     start = partial(
         process.run,
@@ -162,11 +198,21 @@ def _python_labs(rounds: int, tell: Tell) -> list[Figure]:
         limits=Patience(),
         environment={"PATH": os.environ["PATH"]},
     )
-    candidates = [Candidate(name, _right_python(open_lab(name))) for name in names]
-    taken = rounds_of([*candidates, Candidate("interpreter", start)], rounds, tell)
+    gradings = [Candidate(name, _right_python(open_lab(name))) for name in names]
+    edits = [Candidate(f"edit of {name}", samples[name].edit) for name in names]
+    taken = rounds_of([*gradings, *edits, Candidate("interpreter", start)], rounds, tell)
     starts = taken["interpreter"]
+    per_start = partial(ratio, below=starts)
     return [
-        ratio(f"grading of {name} / interpreter starts", taken[name], starts, target=PYTHON_STARTS) for name in names
+        *(per_start(f"grading of {name} / interpreter starts", taken[name], target=PYTHON_STARTS) for name in names),
+        *(
+            per_start(
+                f"edit of {name} to result / interpreter starts",
+                taken[f"edit of {name}"],
+                target=EDIT_STARTS_SLOW.get(name, EDIT_STARTS),
+            )
+            for name in names
+        ),
     ]
 
 

@@ -21,6 +21,7 @@ from grader.bench.__main__ import main
 from grader.bench.figures import as_rows
 from grader.bench.rivals import dynamic, naive, plain
 from grader.bench.subject import Subject, prepared
+from grader.labs import LABS
 from grader.system import sandbox
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.programs import ACCEPTED, POSIX, around
@@ -114,7 +115,8 @@ def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatc
     assert {"<= 4.5", "<= 1.4", ">= 30", "<= 2", "<= 3", "<= 5", "<= 0.1", "<= 250"} <= limits
     assert (">= 0.85" in limits) == (len(os.sched_getaffinity(0)) > 1)
     assert all(figure.target is not None for figure in groups["Targets"])
-    assert set(groups) == {"Targets", "Stages of the whole grading"}
+    assert set(groups) == {"Targets", "From an edit to the first result", "Stages of the whole grading"}
+    assert len(groups["From an edit to the first result"]) == len(LABS)
     assert all(figure.value > 0 for figure in groups["Stages of the whole grading"])
 
 
