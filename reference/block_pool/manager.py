@@ -51,9 +51,9 @@ class Manager(Pool):
         text, known = self.texts[request], self.requests[request]
         text.token_ids += tokens
         known.num_tokens += len(tokens)
-        while (len(known.block_hashes) + 1) * self.block_size <= len(text.token_ids):
-            start = len(known.block_hashes) * self.block_size
-            end = start + self.block_size
+        first_end = (len(known.block_hashes) + 1) * self.block_size
+        for end in range(first_end, len(text.token_ids) + 1, self.block_size):
+            start = end - self.block_size
             parent = known.block_hashes[-1] if known.block_hashes else None
             keys = extra_keys(text, start, end)
             known.block_hashes.append(hash_block_tokens(parent, text.token_ids[start:end], keys))

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from reference.block_pool import Manager, generate
+from reference.operation import Operation
 from reference.tests.states import assert_goes_on_from_every_state, assert_refusals_change_nothing
 
 _SEEDS = range(120)
@@ -69,3 +70,9 @@ def test_every_kind_of_call_is_accepted_and_refused() -> None:
     refusing |= {"evict_blocks", "get_cached_block", "fork_block", "write"}
     assert {name for name, refused in seen if refused} == refusing
     assert {name for name, refused in seen if not refused} >= refusing
+
+
+def test_a_request_without_a_manager_has_no_meaning() -> None:
+    """A program may refuse to make a manager; then a request has no block size, and no hashes without end."""
+    with pytest.raises(ValueError, match="must not be zero"):
+        Manager().apply(Operation(name="new", arguments=("a", (1, 2))))
