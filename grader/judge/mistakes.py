@@ -129,7 +129,8 @@ def sentence(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> s
     clause = clue.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")
-    clause = clause or comparison.expected[_index(cause, comparison)].clause
+    if not clause and not (cause.difference is not None and UNREAD in cause.difference.tags):
+        clause = comparison.expected[_index(cause, comparison)].clause
     text = lab.grammar.clauses.get(clause, "")
     return f"{clause.partition('/')[0]}: {text}" if text else ""
 

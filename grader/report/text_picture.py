@@ -172,18 +172,24 @@ def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
         if not chart.is_wrong:
             continue
         both = (chart.actual, chart.expected)
+        label = max(map(_bar_label, both))
         room = page.width - _INDENT
         page.blank()
         page.write(dim(chart.expected.title), indent=2)
         for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
-            for line in chart_lines(side, name, wrong, room) if side.has_content else ():
+            for line in chart_lines(side, name, wrong, room, bar_label=label) if side.has_content else ():
                 page.crop(*line, indent=_INDENT)
         if legend := legend_of(*both):
             page.write(dim(legend), indent=_INDENT)
 
 
-def chart_lines(chart: Chart, name: str = "", wrong: ChartCell | None = None, room: int = 96) -> Iterator[_Line]:
-    """Yield the lines of a chart; the last columns of one that is wider than `room`. `wrong` is the cell to mark."""
+def chart_lines(
+    chart: Chart, name: str = "", wrong: ChartCell | None = None, room: int = 96, *, bar_label: int = 0
+) -> Iterator[_Line]:
+    """Yield the lines of a chart; the last columns of one that is wider than `room`. `wrong` is the cell to mark.
+
+    `bar_label` is the least width of the labels of bars, so that bars of two charts begin in the same column.
+    """
     labels = [*(track.label for track in chart.tracks), *(level.label for level in chart.levels)]
     label = max(map(_wide, [name and "expected", *labels]))
     levels = [[_level(value, level.most) for value in level.values] for level in chart.levels]
@@ -207,7 +213,7 @@ def chart_lines(chart: Chart, name: str = "", wrong: ChartCell | None = None, ro
     if chart.arrows:
         words = [f"{_name_of(chart, arrow.start)} → {_name_of(chart, arrow.end)}" for arrow in chart.arrows]
         yield [dim("events: " + ", ".join(words))]
-    yield from _bars(chart, name)
+    yield from _bars(chart, name, max(bar_label, _bar_label(chart)))
 
 
 def _name_of(chart: Chart, place: ChartCell) -> str:
@@ -233,12 +239,15 @@ def _level(value: int | None, most: int) -> str:
     return "" if value is None else f"{value}/{most}"
 
 
-def _bars(chart: Chart, name: str) -> Iterator[_Line]:
+def _bar_label(chart: Chart) -> int:
+    return max((_wide(bar.label) for bar in (*chart.bars, *chart.known)), default=0)
+
+
+def _bars(chart: Chart, name: str, label: int) -> Iterator[_Line]:
     """Yield bars with their shares in percent, then those to compare with."""
     bars = (*chart.bars, *chart.known)
     if bars and name:
         yield [strong(name)]
-    label = max((_wide(bar.label) for bar in bars), default=0)
     for bar in bars:
         shares = percent(bar)
         drawn = "".join(
