@@ -46,7 +46,7 @@ _STAGES = {
     "pinpoint": "looking for lines",
     "score": "counting points",
     "advise": "looking for advice",
-    "search": "searching beyond the cases (the first time this takes ten seconds more)",
+    "search": "searching beyond the cases (the first time ten seconds more)",
 }
 
 
