@@ -65,6 +65,7 @@ def test_the_steps_are_the_table_of_contents() -> None:
             "diagnose",
             "score",
             "advise",
+            "search",
         )
     ]
 
