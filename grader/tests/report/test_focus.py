@@ -222,4 +222,4 @@ def test_each_task_is_told_what_it_costs() -> None:
     assert tasks["append_kv"].lost > 1
     lost = sum(rule.max_points - rule.points - rule.withheld for rule in record.rules)
     assert sum(task.lost for task in by_call) + hidden == lost
-    assert f"<td>{tasks['append_kv'].lost} points</td>" in FORMATS["html"](record, View())
+    assert f'<td data-at="costs">{tasks["append_kv"].lost} points</td>' in FORMATS["html"](record, View())
