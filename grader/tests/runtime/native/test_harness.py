@@ -187,7 +187,7 @@ def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> Non
 def test_a_slow_first_try_is_no_hang() -> None:
     """One call beyond the limit, but within twice the limit: it gets its second try, and passes."""
     top = POSIX + "#include <time.h>\n"
-    work = "clock_t end = clock() + CLOCKS_PER_SEC * 9 / 1000; while (clock() < end) { }"
+    work = "clock_t end = clock() + CLOCKS_PER_SEC * 8 / 1000; while (clock() < end) { }"
     attempt = attempted(trouble(work, top=top), first_case(), limits=TENTH)
 
     assert attempt.comparisons[0].end is End.REACHED
