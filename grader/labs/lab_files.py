@@ -32,7 +32,7 @@ _NO_SETTINGS: Mapping[str, Number] = {}
 _PREDICATES: Mapping[str, Predicate] = {
     "wrongly-refused": lambda judgement: judgement.actual.refused and not judgement.expected.refused,
 }
-"""What the mistakes of every lab may name in `where`."""
+"""What mistakes may name in `where`, in a lab that has no predicates of its own."""
 
 
 def load_lab(

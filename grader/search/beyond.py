@@ -17,6 +17,7 @@ from grader.search.hunt import fails
 from grader.search.player import FailingTrace, TracePlayer, explicit
 from grader.search.shrink import shrink
 
+_NO_CASE = "Every case passes, but your program goes wrong in these calls, which costs no point"
 _MOST_STATES = 24
 """The number of states that are looked at for the trace that shows the difference: those with the shortest ways."""
 
@@ -55,7 +56,7 @@ def _failing(player: TracePlayer, closure: Closure, walked: Walked) -> Iterator[
 
 def _advice(failing: FailingTrace) -> Advice:
     calls = "; ".join(map(str, explicit(failing.case.trace.operations)))
-    return Advice(kind="closure", message=f"No case shows it, so it costs no point: {calls}: {failing.sentence}")
+    return Advice(kind="closure", message=f"{_NO_CASE}: {calls}: {failing.sentence}")
 
 
 def smallest(player: TracePlayer, case: Case, late: Callable[[], bool]) -> SmallestTrace | None:

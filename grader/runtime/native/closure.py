@@ -10,7 +10,7 @@ from dataclasses import replace
 from grader.core.closure import Closure
 from grader.core.errors import DriverError
 from grader.runtime.native.project import Driver, NativeProgram
-from grader.runtime.native.replay import FrameKind, Frames, encoded, plan_head
+from grader.runtime.native.replay import EXIT_BAD_PLAN, FrameKind, Frames, encoded, plan_head
 from grader.runtime.protocol import Walked
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from reference.operation import Trace
@@ -18,7 +18,6 @@ from reference.operation import Trace
 _CLOSURE = 16
 _SECONDS = 3.0
 """For the whole tour, with which a right program is done in less than a second."""
-_EXIT_BAD_PLAN = 100
 
 
 def walk(work: Workspace, program: NativeProgram, closure: Closure, driver: Driver) -> Walked:
@@ -28,9 +27,11 @@ def walk(work: Workspace, program: NativeProgram, closure: Closure, driver: Driv
     head = plan_head(token=token, mode=_CLOSURE, limits=limits, total=_SECONDS, cases=1, confined=work.confined)
     calls = encoded(Trace(operations=closure.calls), driver)
     plan = head + struct.pack("<3i", 0, len(closure.calls), len(closure.tour)) + calls + closure.tour.tobytes()
-    silent = replace(RUN_LIMITS, own_seconds=max(0.1, min(_SECONDS, work.budget.cpu)))
-    done = work.run(lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=silent, feeds=[plan], channels=1)
-    if done.exit_code == _EXIT_BAD_PLAN:
+    patience = replace(RUN_LIMITS, own_seconds=max(0.1, min(_SECONDS, work.budget.cpu)))
+    done = work.run(
+        lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=patience, feeds=[plan], channels=1
+    )
+    if done.exit_code == EXIT_BAD_PLAN:
         raise DriverError("the driver could not read the plan of a closure or had no memory")
     sums: array[int] | None = None
     last, fits = -1, True

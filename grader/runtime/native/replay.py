@@ -211,7 +211,7 @@ _TOO_MUCH = (
     "thousand for each case and 20,000 besides"
 )
 _MOST_OUTPUT = 2000
-_EXIT_BAD_PLAN = 100
+EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
@@ -292,7 +292,7 @@ def _played_together(
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1
         )
-        if done.exit_code == _EXIT_BAD_PLAN:
+        if done.exit_code == EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:
             raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")

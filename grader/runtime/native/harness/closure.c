@@ -134,10 +134,10 @@ int run_closure(const struct call *list, int32_t count, const int32_t *tour, int
             _exit(EXIT_BAD_PLAN);
         do_call(level, tour[i]);
         keep_or_bring_back(++level, 0);
-        state_count++;
-        do_all_calls(level);
         if (too_large)
             return 0;
+        state_count++;
+        do_all_calls(level);
     }
     send_frame(SUMS, sums, (size_t)state_count * sizeof *sums);
     return 1;
