@@ -119,15 +119,19 @@ class Offload(Engine):
         self.because("Part 2/offload")
         k, v = (Buf(max(num_tokens, 1), self._engine.cfg.kv_width, pinned=False) for _ in "kv")
         self._engine.offload_layer_kv_to_cpu(layer, k, v, ids, num_tokens)
+        self._check_there(layer=layer, blocks=ids)
 
     def load(self, buffer: int, layer: int, ids: tuple[int, ...], num_tokens: int) -> None:
         """load_layer_kv_to_buffer."""
         self.because("Part 2/load")
+        self._check_there(layer=layer, buffer=buffer)
         self._engine.load_layer_kv_to_buffer(buffer, layer, ids, num_tokens)
+        self._check_there(blocks=ids)
 
     def use(self, buffer: int, num_tokens: int) -> list[Plain]:
         """wait_buffer_load, get_buffer_kv, a kernel that reads both, record_buffer_compute_done."""
         self.because("Part 2/get-buffer")
+        self._check_there(buffer=buffer)
         self._engine.wait_buffer_load(buffer)
         ranges = self._engine.get_buffer_kv(buffer, num_tokens)
         self._engine.record_buffer_compute_done(buffer)
@@ -138,16 +142,19 @@ class Offload(Engine):
         self.because("Part 2/store")
         k, v = (Buf(1, self._engine.cfg.kv_width, pinned=False) for _ in "kv")
         self._engine.store_decode_kv(layer, pos, k, v)
+        self._check_there(layer=layer)
 
     def decode_rows(self, layer: int, start: int, end: int) -> list[Plain]:
         """get_decode_kv."""
         self.because("Part 2/get-decode")
+        self._check_there(layer=layer)
         return self._named(self._engine.get_decode_kv(layer, start, end))
 
     def flush(self, block: int, start: int) -> None:
         """offload_decode_buffer."""
         self.because("Part 2/flush")
         self._engine.offload_decode_buffer(block, start)
+        self._check_there(blocks=(block,))
 
     # Part 3
 
@@ -248,6 +255,14 @@ class Offload(Engine):
         if self.engine_alone is None:
             raise CannotGoOn("there is no engine")
         return self.engine_alone
+
+    def _check_there(self, *, layer: int = 0, buffer: int = 0, blocks: tuple[int, ...] = ()) -> None:
+        """Raise `CannotGoOn` for what the storage does not have: the handout says nothing about it."""
+        config = self._engine.cfg
+        named = [("layer", layer, config.num_layers), ("buffer", buffer, config.num_kv_buffers)]
+        for word, number, count in [*named, *(("block", block, config.num_cpu_blocks) for block in blocks)]:
+            if not 0 <= number < count:
+                raise CannotGoOn(f"there is no {word} {number}: the {word}s are 0 to {count - 1}")
 
     def _begin(self, kind: str, settings: list[int]) -> None:
         self.kind, self.settings = kind, settings
