@@ -170,6 +170,7 @@ def _build(attempt: Attempt) -> Attempt:
         optional=attempt.optional,
         relaxed=attempt.relaxed,
         allowed=frozenset(attempt.options.allowed),
+        stock=attempt.options.stock,
     )
     rule = attempt.lab.rubric.judged(Judged.BUILD)
     built = replace(built, findings=tuple(replace(finding, rule=rule) for finding in built.findings))

@@ -34,7 +34,13 @@ _MOST_BYTES = 20 << 20
 """Of a zip in a zip that is looked into."""
 _UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
 """What reading a zip raises: damaged, encrypted (RuntimeError), or packed in a way that Python does not know."""
-_FLAGS = {"memory_checker": "--without-memory-checker", "advise": "--advice", "allowed": "--allow"}
+_FLAGS = {
+    "memory_checker": "--without-memory-checker",
+    "advise": "--advice",
+    "allowed": "--allow",
+    "stock": "--lane",
+}
+_LANES = ("fast", "stock")
 
 
 def lab_option() -> Any:
@@ -98,6 +104,14 @@ class HowGraded:
     allow: tuple[str, ...] = repeated(
         "--allow", "SYMBOL", "Do not reject a program for this symbol: you have looked at it. Repeatable."
     )
+    lane: str = option(
+        "--lane",
+        "NAME",
+        "How programs in C are linked: fast, or stock, with libc as the handout's commands do it. Both must give the "
+        "same result; use it where a result is disputed.",
+        choices=_LANES,
+        default=_LANES[0],
+    )
 
     def options(self) -> GradingOptions:
         """Return them as the options of one grading."""
@@ -106,6 +120,7 @@ class HowGraded:
             memory_checker=not self.without_memory_checker,
             advise=self.advice,
             allowed=tuple(sorted(set(self.allow))),
+            stock=self.lane == "stock",
         )
 
 

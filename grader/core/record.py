@@ -117,6 +117,8 @@ class Environment:
     """The command that builds the program of a failing case (`grade repro`) together with the submission."""
     kernel: str = ""
     grader: str = ""
+    lane: str = ""
+    """"stock" where programs were linked as the handout's own commands do it, because that was asked for."""
 
     def used(self, tool: Tool) -> UsedTool | None:
         """Return the tool of this kind; None when it was not used."""

@@ -45,6 +45,7 @@ def graded_briefly(page: Page, record: Record, audience: Audience) -> None:
         f"seed {record.seed}",
         f"grader {environment.grader}" if environment.grader else "",
         f"{', '.join(record.allowed)} allowed" if record.allowed else "",
+        f"lane {environment.lane}" if environment.lane else "",
     ]
     if record.unchecked and record.outcomes:
         page.write(dim(record.unchecked), indent=2, hang=4)
@@ -62,6 +63,7 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
         ("memory", _memory(record)),
         ("protection", f"{protection.level}{active}"),
         ("allowed", ", ".join(record.allowed)),
+        ("lane", environment.lane),
         ("seed", str(record.seed)),
         ("grader", environment.grader),
     ):

@@ -84,13 +84,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         hand_in=attempt.hand_in,
         seed=attempt.seed,
         protection=sandbox.protection(),
-        environment=Environment(
-            tools=tuple(_used(attempt)),
-            command=built.command,
-            reproduce=lab.reproduce_command if built.command or built.program is not None else "",
-            kernel=f"{os.uname().sysname} {os.uname().release}",
-            grader=grader.__version__,
-        ),
+        environment=_environment(attempt, built),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
     result = with_rules(result, attempt.scores, would)
@@ -98,6 +92,17 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
     )
     return replace(result, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
+
+
+def _environment(attempt: Attempt, built: Built) -> Environment:
+    return Environment(
+        tools=tuple(_used(attempt)),
+        command=built.command,
+        reproduce=attempt.lab.reproduce_command if built.command or built.program is not None else "",
+        kernel=f"{os.uname().sysname} {os.uname().release}",
+        grader=grader.__version__,
+        lane="stock" if attempt.options.stock else "",
+    )
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:

@@ -31,7 +31,7 @@ class Ending:
     """A finer word for it, by which known mistakes recognise it; empty: the kind."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class PlayedStep:
     """One operation that returned, and the record after it. A runtime may have a class of its own."""
 

@@ -34,6 +34,8 @@ class GradingOptions:
     """Whether to look for advice, which costs no points but takes time."""
     allowed: tuple[str, ...] = ()
     """Symbols for which nothing is rejected, because a person has looked at them."""
+    stock: bool = False
+    """Whether programs are linked and checked as the handout's own commands do, not as it costs least: for disputes."""
 
 
 DEFAULTS = GradingOptions()
@@ -202,12 +204,13 @@ class Runtime(Protocol):
         optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
+        stock: bool = False,
     ) -> Built:
         """Make a program of a submission.
 
         `beside` are files that were submitted with it; they only explain failures. `relaxed` forgives warnings and
-        missing functions. `allowed` are symbols for which nothing is rejected: somebody has looked at them. What cannot
-        change points is run by `optional`.
+        missing functions. `allowed` are symbols for which nothing is rejected: somebody has looked at them. `stock`:
+        see `GradingOptions`. What cannot change points is run by `optional`.
         """
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:

@@ -208,7 +208,7 @@ class Remark(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class NativeStep(PlayedStep):
     """One operation that returned: the record after it, and what it did to the heap."""
 

@@ -15,6 +15,7 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.native.advice import look_for_advice
 from grader.runtime.native.closure import walk
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
+from grader.runtime.native.compile.harness_objects import STOCK
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
 from grader.runtime.native.lines import find_lines
 from grader.runtime.native.native_played import name_lines, native_played
@@ -91,7 +92,7 @@ class NativeRuntime:
     language: ClassVar = "c"
     packages: ClassVar = ("binutils", "valgrind", "libc6-dbg")
     programs: ClassVar = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
-    options: ClassVar = frozenset({"memory_checker", "advise", "allowed"})
+    options: ClassVar = frozenset({"memory_checker", "advise", "allowed", "stock"})
     plays_generated: ClassVar = False
 
     @property
@@ -121,10 +122,18 @@ class NativeRuntime:
         optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
+        stock: bool = False,
     ) -> Built:
         """Compile and link with the handout's flags; `beside` are headers."""
         built = build(
-            self.project, work, source, own_headers=beside, relaxed=relaxed, optional=optional, allowed=allowed
+            self.project,
+            work,
+            source,
+            own_headers=beside,
+            relaxed=relaxed,
+            optional=optional,
+            allowed=allowed,
+            only=STOCK if stock else None,
         )
         return replace(built, unwritten=self.project.unwritten(source))
 

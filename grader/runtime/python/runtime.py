@@ -68,6 +68,7 @@ class PythonRuntime(Runtime):
         optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
+        stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
         return checking.build(work, source, self.table, self._given)

@@ -58,6 +58,7 @@ TRIALS = (
     Trial(name="all_reports"),
     Trial(name="all_programs"),
     Trial(name="closures"),
+    Trial(name="lanes"),
     Trial(name="smallest_traces"),
     Trial(name="failing_stages"),
     Trial(name="whole_class"),

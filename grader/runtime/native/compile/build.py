@@ -55,20 +55,20 @@ def build(
     relaxed: bool,
     optional: OptionalStages,
     allowed: frozenset[str] = frozenset(),
+    only: Mapping[str, str] | None = None,
 ) -> Built:
     """Compile and link `source` in the workspace; problems of the file are returned as findings.
 
     `own_headers` are only used to explain a failure. `relaxed` forgives warnings and missing functions, to find out
-    what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `optional` runs
-    what cannot change points. Raises `GraderError` when a tool fails for reasons that are not the file's own.
+    what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `only` as for
+    `link`. `optional` runs what cannot change points. Raises `GraderError` when a tool fails and the file does not.
     """
     resources.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
     findings: list[Finding] = []
     suspicions: list[Finding] = []
     advice: tuple[Advice, ...] = ()
-    program = None
-    compiled = compile_file(project, work, source, command)
+    program, compiled = None, compile_file(project, work, source, command)
     spent = compiled.cpu_seconds
     if compiled.elf is None:
         if not relaxed:
@@ -89,7 +89,7 @@ def build(
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
-            linked = link_file(project, work, elf, missing)
+            linked = link_file(project, work, elf, missing, only=only)
             spent += linked.cpu_seconds
             failed = _link_findings(project, work, linked)
             findings += failed

@@ -72,6 +72,9 @@ LANES: Mapping[str, Mapping[str, Lane]] = {
 }
 """The lanes by program, in the order in which they are tried."""
 
+STOCK: Mapping[str, str] = dict.fromkeys(LANES, "dynamic")
+"""The only lane to try for a grading with the handout's own commands."""
+
 
 def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) -> dict[str, dict[str, Lane]]:
     """Return the lanes to try: those `known` to work here, as "program lane", and the usual one (`dynamic`).

@@ -173,19 +173,21 @@ def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
     return any(status > _BY_SIGNAL for status in statuses)
 
 
-def link_file(project: CProject, work: Workspace, elf: Elf, missing: Sequence[str]) -> Linked:
-    """Link the object.
+def link_file(
+    project: CProject, work: Workspace, elf: Elf, missing: Sequence[str], *, only: Mapping[str, str] | None = None
+) -> Linked:
+    """Link the object; `only` as for `link`.
 
     Raises `GraderError` when no object of its size can be linked here, or when the system ended the tool.
     """
     kills = resources.memory_kills()
-    first = link(project, work, elf, missing=missing)
+    first = link(project, work, elf, missing=missing, only=only)
     if not first.step:
         return first
     known_good_program(project, work, min(len(elf.data), _LARGE))
     if first.exhausted:
         return first
-    again = link(project, work, elf, missing=missing)
+    again = link(project, work, elf, missing=missing, only=only)
     spent = first.cpu_seconds + again.cpu_seconds
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")

@@ -52,6 +52,7 @@ class ShellRuntime(Runtime):
         optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
+        stock: bool = False,
     ) -> Built:
         """Let the shell read the file."""
         work.add(self.source_name, source)
