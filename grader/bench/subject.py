@@ -84,10 +84,6 @@ class Subject:
         selected_cases = self.cases if cases is None else cases
         return pipeline.grade(self.path, self.lab, selected_cases)
 
-    def grade_in_a_process(self, pattern: str) -> None:
-        """Run `grade run` with the cases that fit, from the start of Python to the report."""
-        _python(_RUN, str(self.path.absolute()), pattern)
-
     def modules(self, case: Case) -> list[str]:
         """Return all modules, except Python's own, that such a `grade run` has imported at its end."""
         names = _python(f"{_RUN}\nprint(*sys.modules)", str(self.path.absolute()), case.name).splitlines()[-1].split()

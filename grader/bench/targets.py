@@ -35,6 +35,7 @@ from grader.bench.figures import (
     worst,
 )
 from grader.bench.rivals import dynamic, naive, plain
+from grader.bench.shell import SHELL_RUN, ShellRun
 from grader.bench.subject import ROOT, Subject
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import ProcessPool, Task, grade
@@ -65,9 +66,10 @@ grader.tests.trials.hostile_levels measures them."""
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
     """Measure the cost of grading and of starting, the Valgrind processes, and the Python labs."""
     with _edited() as samples:
-        taken, stages = _rounds(subject, _own(subject, samples), rounds, tell)
+        shell = _shell(subject)
+        taken, stages = _rounds(subject, [*_own(subject, samples), *shell.candidates()], rounds, tell)
         figures = [*_grading(subject, taken), _processes(subject), *_python_labs(samples, rounds, tell)]
-    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages)]
+    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages), shell.group(taken)]
 
 
 def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
@@ -76,7 +78,8 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work, _edited() as samples:
         folder = Path(name)
         rival = partial(naive, subject, plain(folder, "naive"), dynamic(subject), sample)
-        candidates = [*_own(subject, samples), Candidate("naive", rival, _EXPENSIVE_ROUNDS)]
+        shell = _shell(subject)
+        candidates = [*_own(subject, samples), *shell.candidates(), Candidate("naive", rival, _EXPENSIVE_ROUNDS)]
         taken, stages = _rounds(subject, candidates, rounds, tell)
         passes = [
             Candidate("sandboxed", partial(subject.memcheck, work, subject.cases)),
@@ -94,7 +97,11 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
     ]
     if len(os.sched_getaffinity(0)) > 1:
         figures.append(_efficiency(subject.path, subject.lab.name, rounds, tell))
-    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages)]
+    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages), shell.group(taken)]
+
+
+def _shell(subject: Subject) -> ShellRun:
+    return ShellRun(ROOT / "scripts", subject.path, subject.folder / "notes.json")
 
 
 @contextmanager
@@ -118,7 +125,6 @@ def _own(subject: Subject, samples: Mapping[str, EditedSample]) -> list[Candidat
         Candidate("grading", subject.grade),
         Candidate("closure", subject.walk),
         Candidate("edit", samples[subject.lab.name].edit),
-        Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
         Candidate("imports", partial(subject.start_and_import, subject.modules(subject.cases[0]))),
     ]
 
@@ -147,7 +153,7 @@ def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
         ratio(f"whole grading, {count} cases / V", taken["grading"], taken["V"], target=GRADING_V),
         ratio("closure of the small engine / G", taken["closure"], taken["G"], target=CLOSURE_G),
         ratio("interpreter start and imports of `grade run` / G", taken["imports"], taken["G"], target=START_G),
-        ratio("`grade run` from the shell / G", taken["a process for all cases"], taken["G"], target=RUN_G),
+        ratio("`grade run` from the shell / G", taken[SHELL_RUN], taken["G"], target=RUN_G),
         ratio("edit to first result / G", taken["edit"], taken["G"], target=EDIT_G),
     ]
 

@@ -115,7 +115,12 @@ def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatc
     assert {"<= 4.5", "<= 1.4", ">= 30", "<= 2", "<= 3", "<= 5", "<= 0.1", "<= 250"} <= limits
     assert (">= 0.85" in limits) == (len(os.sched_getaffinity(0)) > 1)
     assert all(figure.target is not None for figure in groups["Targets"])
-    assert set(groups) == {"Targets", "From an edit to the first result", "Stages of the whole grading"}
+    assert set(groups) == {
+        "Targets",
+        "From an edit to the first result",
+        "Stages of the whole grading",
+        "`grade run` from the shell, by process and stage",
+    }
     assert len(groups["From an edit to the first result"]) == len(LABS)
     assert all(figure.value > 0 for figure in groups["Stages of the whole grading"])
 
