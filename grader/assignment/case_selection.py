@@ -14,16 +14,17 @@ what is beside them, the seed, the reference, and the code that loads cases.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from grader.assignment import case_files, stored
-from grader.assignment.input_file import TomlTable, read_bytes
+from grader.assignment import case_files
+from grader.assignment.input_file import TomlTable
 from grader.assignment.lab import Lab
+from grader.assignment.stored import stored
 from grader.core.case import Case, Grammar, Number
-from grader.core.errors import CaseFileError, FileProblem, GraderError, RubricError, UsageError
+from grader.core.errors import CaseFileError, FileProblem, RubricError, UsageError
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Visibility
 
@@ -32,9 +33,6 @@ HIDDEN_FILE = "hidden.toml"
 
 _KEY = "weights"
 _WEIGHT = Number("weight", 0, 1_000_000)
-
-_MOST_BYTES = 1 << 20
-"""Of a file that is hashed; the loader refuses much smaller ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,22 +117,25 @@ def hidden_weights(lab: Lab) -> dict[str, int] | None:
 
 def load_cases(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
     """Do what `case_files.load_folder` does, from the stored cases where there are any."""
-    place = _place(folder, grammar, seed=seed, pattern=pattern)
-    cases: list[Case] | None = stored.read(place) if place is not None else None
-    if cases is None:
-        cases = case_files.load_folder(folder, grammar, seed=seed, pattern=pattern)
-        unchanged = place == _place(folder, grammar, seed=seed, pattern=pattern)  # nobody edited a case meanwhile
-        if place is not None and unchanged:
-            stored.write(place, cases)
-    return cases
+
+    def files() -> Iterable[Path]:
+        return [*grammar.code, *sorted(folder.glob("*.toml")), *case_files.paths(folder, pattern)]
+
+    def loaded() -> list[Case]:
+        return _shared(case_files.load_folder(folder, grammar, seed=seed, pattern=pattern))
+
+    return stored("cases", (str(folder), seed, pattern), files, loaded)
 
 
-def _place(folder: Path, grammar: Grammar, *, seed: int, pattern: str) -> Path | None:
-    """The path for these cases; None when a file cannot be read, or when this user has no private folder."""
-    try:
-        digest = hashlib.sha256(repr((str(folder), seed, pattern)).encode())
-        for path in [*grammar.code, *sorted(folder.glob("*.toml")), *case_files.paths(folder, pattern)]:
-            digest.update(f"{path}\0".encode() + hashlib.sha256(read_bytes(path, _MOST_BYTES, CaseFileError)).digest())
-        return stored.place_of("cases", digest)
-    except (OSError, GraderError):
-        return None
+def _shared(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases with one object for all equal replies and spans: so they are stored, and made, once."""
+    seen: dict[object, Any] = {}
+
+    def first(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(seen.setdefault(value, value) for value in values)
+
+    return [
+        replace(case, expected=replace(right, replies=first(right.replies), allowed=first(right.allowed)))
+        for case in cases
+        for right in [case.expected]
+    ]

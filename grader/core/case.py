@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.core.deltas import Delta, deltas, restored
 from grader.core.model import MemorySpan, ModelFactory, Step
 from grader.core.verdict import Visibility
 from reference.operation import Argument, Operation, Reply, Trace, written
@@ -200,6 +201,15 @@ class Expected:
             records=tuple(step.record for step in played),
             allowed=tuple(step.allowed for step in played),
         )
+
+    def __reduce__(self) -> tuple[Callable[..., Expected], tuple[object, ...]]:
+        return _unpacked, (self.replies, deltas(self.records), self.allowed)
+
+
+def _unpacked(
+    replies: tuple[Reply, ...], stored: tuple[Delta, ...], allowed: tuple[tuple[MemorySpan, ...], ...]
+) -> Expected:
+    return Expected(replies, restored(stored), allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

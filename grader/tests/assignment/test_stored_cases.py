@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,66 @@ def test_the_sets_written_last_are_kept(folder: Path, stored: Path) -> None:
 
     assert len(list(stored.iterdir())) == 16
     assert cases_of(folder, seed=21) == case_files.load_folder(folder, lab().grammar, seed=21)
+
+
+@pytest.fixture
+def known_by_time(folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The link to the stored cases of the folder, whose files count as old."""
+    monkeypatch.setattr(storage, "_SETTLED_SECONDS", -1e9)
+    links = stored.with_name("cases-by-time")
+    assert not links.exists()
+    cases_of(folder)
+    (link,) = links.iterdir()
+    return link
+
+
+def test_what_did_not_change_is_not_read(
+    folder: Path, known_by_time: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes and times of the files say so."""
+    before = case_files.load_folder(folder, lab().grammar, seed=1)
+    monkeypatch.setattr(storage, "read_bytes", never)
+    monkeypatch.setattr(case_files, "load_folder", never)
+
+    assert known_by_time.readlink() == next(stored.iterdir())
+    assert cases_of(folder) == before
+
+
+def test_an_edit_that_hides_is_seen(folder: Path, known_by_time: Path) -> None:
+    """A file of the same size, with the time of writing set back: the time of its change cannot be set."""
+    path = folder / "append" / "one.toml"
+    status = path.stat()
+    time.sleep(0.05)  # longer than a tick of the file system's clock
+    path.write_text(path.read_text(encoding="utf-8").replace("create_sequence 1", "create_sequence 2"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = cases_of(folder)
+
+    assert path.stat().st_size == status.st_size
+    assert after == case_files.load_folder(folder, lab().grammar, seed=1)
+    assert "create_sequence 2" in str(after[0].trace.operations[1])
+    assert len(list(known_by_time.parent.iterdir())) == 2
+
+
+def test_files_that_may_change_within_the_tick_are_read(folder: Path, stored: Path) -> None:
+    """They were written a moment ago."""
+    path = folder / "append" / "one.toml"
+    cases_of(folder)
+
+    assert path.stat().st_ctime > time.time() - 60
+    assert not stored.with_name("cases-by-time").exists()
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"\0" * 100)], ids=["gone", "damaged"])
+def test_a_link_to_nothing_is_of_no_use(
+    folder: Path, known_by_time: Path, stored: Path, spoil: Callable[[Path], object]
+) -> None:
+    """What it should lead to is made again."""
+    (place,) = stored.iterdir()
+    right = place.read_bytes()
+    spoil(place)
+
+    assert cases_of(folder) == case_files.load_folder(folder, lab().grammar, seed=1)
+    assert known_by_time.read_bytes() == right
 
 
 def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
