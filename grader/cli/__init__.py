@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -12,6 +13,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Entry point. The commands are imported in here, so that Ctrl-C during this second ends the program as usual."""
+    gc.disable()  # what is imported is no garbage; `app` enables it for the command
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP: keep it so
@@ -25,6 +27,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("grade: interrupted\n")
         code = ExitCode.INTERRUPTED
+    gc.freeze()  # else the interpreter would search all of it for garbage, and then end
     sys.exit(code)
 
 

@@ -5,6 +5,7 @@ The commands in this file are about the command line itself: the record's schema
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -95,6 +96,8 @@ def _run(words: Sequence[str]) -> ExitCode:
         raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` lists them")
     command, record = _command(name)
     options = Parser(f"grade {name}", command.__doc__ or "", record).read(words[1:])
+    gc.freeze()  # all of it stays to the end, so no search for garbage needs to look at it
+    gc.enable()
     return command(*[options] * (record is not NoOptions))
 
 

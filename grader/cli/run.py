@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ def run(options: RunOptions) -> ExitCode:
     selected = options.selection.cases(lab, options.how.seed)
     _check_paths(options.paths, lab.source_name)
     require(options.require_sandbox or LEVELS[0])
+    gc.freeze()  # cases and code stay to the end
     grade = partial(
         pipeline.grade,
         lab=lab,

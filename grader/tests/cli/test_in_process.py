@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from grader.cli import app
+from grader.core.errors import ExitCode
 from grader.system import resources as installed
 from grader.tests.support.command import FEW, SAMPLES, grade, grade_process, tools
 
@@ -58,6 +61,7 @@ def _state() -> dict[str, object]:
         "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         "temporary": tempfile.tempdir,
         "gcc": installed.version("gcc"),
+        "garbage": (gc.isenabled(), gc.get_freeze_count()),
     }
 
 
@@ -80,3 +84,19 @@ def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
     assert (looked.code, refused.code) == (3, 1)
     assert re.search(r"gcc\W+missing", looked.out)
     assert _state() == before
+
+
+def test_a_command_collects_garbage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was imported for it is not looked through; nothing was collected meanwhile."""
+    seen: list[tuple[bool, int]] = []
+
+    def schema() -> ExitCode:
+        seen.append((gc.isenabled(), gc.get_freeze_count()))
+        return ExitCode.ACCEPTED
+
+    monkeypatch.setattr(app, "schema", schema)
+    assert grade("schema").code == 0
+
+    ((collects, frozen),) = seen
+    assert collects
+    assert frozen > 10_000

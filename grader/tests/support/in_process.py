@@ -6,6 +6,7 @@ replaces Python's streams by its own on descriptors 1 and 2.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -74,6 +75,8 @@ def _started(words: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> I
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            gc.unfreeze()
+            gc.enable()
 
 
 @contextmanager
