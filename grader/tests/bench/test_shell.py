@@ -29,7 +29,7 @@ def test_the_lines_add_up_to_the_whole(tmp_path: Path) -> None:
     assert group.title.startswith(SHELL_RUN)
     assert whole.value == pytest.approx(taken[SHELL_RUN][0] / 0.1)
     assert sum(line.value for line in lines) == pytest.approx(whole.value)
-    assert abs(lines[-1].value) < 0.15 * whole.value
+    assert abs(lines[-1].value) < 0.15 * whole.value, lines
     assert {"interpreter: start", "imports", "stage inspect", "program gcc", "program valgrind"} <= names
 
 
