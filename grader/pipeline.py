@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
@@ -31,14 +31,13 @@ from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
-from grader.search.beyond import checked, smallest
-from grader.search.domain import Domain
 from grader.search.generated import play_together, shortest_failing
-from grader.search.player import FailingTrace, TracePlayer
-from grader.search.shrink import shrink
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
 from reference.oracle import Generator
+
+if TYPE_CHECKING:
+    from grader.search.player import FailingTrace, TracePlayer
 
 _SEARCH_SECONDS = 2.0
 """For a smaller trace; what was reached until then is shown."""
@@ -143,6 +142,10 @@ def hunted(
     No trace leaves the domain of those that `generate` makes. Raises `UsageError` when the submission cannot be built,
     `GraderError` when the grader's side breaks.
     """
+    from grader.search.domain import Domain  # noqa: PLC0415 - a grading does not search
+    from grader.search.player import TracePlayer  # noqa: PLC0415
+    from grader.search.shrink import shrink  # noqa: PLC0415
+
     resources.require(*lab.runtime.tools(DEFAULTS))
     with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
@@ -315,6 +318,11 @@ def _search(attempt: Attempt) -> Attempt:
 
 
 def _searched(attempt: Attempt) -> Attempt:
+    from grader.assignment.closures import load_closure  # noqa: PLC0415 - few gradings search
+    from grader.search.beyond import checked, smallest  # noqa: PLC0415
+    from grader.search.domain import Domain  # noqa: PLC0415
+    from grader.search.player import TracePlayer  # noqa: PLC0415
+
     lab, program, generate = attempt.lab, attempt.program, attempt.lab.generator()
     assert program is not None
     assert attempt.diagnosed is not None

@@ -7,7 +7,6 @@ each has a sentence here that says what to write instead.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable
@@ -339,6 +338,8 @@ class TomlTable:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a known word that is close to this one, as a question to append to a message; "" without one."""
+    import difflib  # noqa: PLC0415 - only mistakes need it
+
     close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MOST_LETTERS else []
     return f" (did you mean {close[0]}?)" if close else ""
 

@@ -6,11 +6,9 @@ Where no --lab says which assignment it is, the name of the submission's file do
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import os
 import tomllib
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +30,6 @@ from grader.system.sandbox import LEVELS
 _MOST_JOBS = 64  # the number of unused user ids for graders
 _MOST_BYTES = 20 << 20
 """Of a zip in a zip that is looked into."""
-_UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
-"""What reading a zip raises: damaged, encrypted (RuntimeError), or packed in a way that Python does not know."""
 _FLAGS = {
     "memory_checker": "--without-memory-checker",
     "advise": "--advice",
@@ -229,6 +225,8 @@ def _name_of(path: Path) -> str:
 
 def _closest(word: str, known: list[str]) -> str:
     """Return the known word that starts with `word`, else the most similar one, else the only one, else ""."""
+    import difflib
+
     begun = [candidate for candidate in known if word and candidate.startswith(word)]
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")
@@ -270,7 +268,11 @@ def lab_of_class(folder: Path) -> str:
 
 def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
     """The names of files in a zip, and in zips within it; none where it cannot be read: the batch will say why."""
-    with contextlib.suppress(*_UNREADABLE), zipfile.ZipFile(path) as packed:
+    import zipfile
+
+    # damaged, encrypted (RuntimeError), or packed in a way that Python does not know
+    unreadable = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
+    with contextlib.suppress(*unreadable), zipfile.ZipFile(path) as packed:
         for entry in packed.infolist():
             yield entry.filename.rpartition("/")[2]
             if entry.filename.endswith(".zip") and not inner and entry.file_size <= _MOST_BYTES:

@@ -5,7 +5,6 @@ The failure is noted in the record. Everything else that fails is the grader's o
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,6 +58,8 @@ class OptionalStages:
 
 def _described(error: Exception) -> str:
     """Return the exception's class and message, and the file and line that raised it, without the machine's folders."""
+    import traceback  # noqa: PLC0415 - only failures need it
+
     description = "".join(traceback.format_exception_only(error)).strip()
     (place,) = traceback.extract_tb(error.__traceback__, limit=-1)
     return f"{description} ({Path(place.filename).name}:{place.lineno})"

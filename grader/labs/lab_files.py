@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grader.assignment import mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
@@ -21,11 +21,13 @@ from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.model import ModelFactory
 from grader.core.rubric import Facet
 from grader.core.verdict import Judged
-from grader.judge.plain_judge import Invariants, PlainModel
 from grader.judge.recorded import FILE, RecordedOracle, recorded_traces
 from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
 from reference.oracle import Generator, Oracle
+
+if TYPE_CHECKING:
+    from grader.judge.plain_judge import Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
@@ -66,7 +68,7 @@ def load_lab(
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
-    factory = model or partial(PlainModel, oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
+    factory = model or _plain_model(oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
     return Lab(
         name=name,
         title=title,
@@ -109,6 +111,12 @@ def _generate(oracle: str, *names: str) -> Generator | None:
     module = import_module(oracle.partition(":")[0])
     generator = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
+
+
+def _plain_model(**parts: Any) -> ModelFactory:
+    from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
+
+    return partial(PlainModel, **parts)
 
 
 def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

@@ -6,17 +6,29 @@ values. A format that makes one file of many records has its line in `GRADEBOOKS
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.report import annotate, classroom50, gnu, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, Format, Gradebook, View, as_json, as_log
 from grader.report.released import released
 
 __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradebook", "View"]
 
 
+def _in(module: str, function: str = "render") -> Any:
+    """Return a function of a module here, which is imported when that is called: few of them are in one process."""
+
+    def call(*arguments: Any, **options: Any) -> Document:
+        page: Document = getattr(import_module(f"{__name__}.{module}"), function)(*arguments, **options)
+        return page
+
+    return call
+
+
 def _text(record: Record, view: View) -> Document:
-    page = text.render(
+    page: Document = _in("text")(
         record,
         width=view.width,
         height=view.height,
@@ -43,22 +55,22 @@ def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - the record 
 FORMATS: dict[str, Format] = {
     "text": _released(_text),
     "json": _json,
-    "html": _released(html.render),
-    "gradescope": _released(gradescope.render),
-    "classroom50": _released(classroom50.render),
-    "junit": _released(junit.render),
-    "sarif": _released(sarif.render),
-    "annotations": _released(annotate.render),
-    "gnu": _released(gnu.render),
-    "summary": _released(summary.render),
+    "html": _released(_in("html")),
+    "gradescope": _released(_in("gradescope")),
+    "classroom50": _released(_in("classroom50")),
+    "junit": _released(_in("junit")),
+    "sarif": _released(_in("sarif")),
+    "annotations": _released(_in("annotate")),
+    "gnu": _released(_in("gnu")),
+    "summary": _released(_in("summary")),
 }
 """The formats that make a report of one record."""
 
 GRADEBOOKS: dict[str, Gradebook] = {
-    "csv": gradebook.own,
-    "gradescope-csv": gradebook.gradescope_export,
-    "canvas-csv": gradebook.canvas,
-    "jsonl": gradebook.json_lines,
+    "csv": _in("gradebook", "own"),
+    "gradescope-csv": _in("gradebook", "gradescope_export"),
+    "canvas-csv": _in("gradebook", "canvas"),
+    "jsonl": _in("gradebook", "json_lines"),
 }
 """The formats that make one file of many records."""
 

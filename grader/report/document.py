@@ -9,7 +9,6 @@ function for its target, which escapes them. A test in `grader/tests/test_house.
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import io
 import json
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from xml.etree import ElementTree as ET
 
 from grader.core.record import Record, Student, to_json
 from grader.core.sanitize import plain
@@ -36,6 +34,8 @@ from grader.report.escape import (
 )
 
 if TYPE_CHECKING:
+    from xml.etree import ElementTree as ET
+
     from jinja2 import Template
 
 
@@ -128,6 +128,8 @@ def _with_messages(value: Any) -> Any:
 
 def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
     """Return a CSV table, its heading the first row. Every text is quoted, so that no other separator can split it."""
+    import csv  # noqa: PLC0415 - only such reports need it
+
     table = io.StringIO()
     writer = csv.writer(table, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     for row in rows:
@@ -137,6 +139,8 @@ def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
 
 def as_xml(root: ET.Element) -> Document:
     """Return an XML document. Texts and attributes are made plain, because XML cannot contain some characters."""
+    from xml.etree import ElementTree as ET  # noqa: PLC0415 - only such reports need it
+
     for element in root.iter():
         element.text = element.text and plain(element.text)
         element.tail = element.tail and plain(element.tail)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
+from typing import TYPE_CHECKING
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Feedback, RuleScore, Tool, Verdict
@@ -32,9 +33,10 @@ from grader.report.phrases import (
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly
 from grader.report.released import held_back
-from grader.report.start_here import Focus, focus, start_here
-from grader.report.text_picture import show_charts, show_states
 from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
+
+if TYPE_CHECKING:
+    from grader.report.start_here import Focus
 
 _SCREEN = 68
 """The lines that a report takes at most, if shorter versions of its sections can achieve that."""
@@ -112,6 +114,9 @@ def _limited(rank: int, draw: Callable[..., None], *limits: int, optional: bool 
 
 
 def _wrong(record: Record, audience: Audience, without: Container[ReportPart]) -> Iterator[Section]:
+    from grader.report.start_here import focus  # noqa: PLC0415 - not where all is well
+    from grader.report.text_picture import show_charts, show_states  # noqa: PLC0415 - and what both import
+
     shows_cases = ReportPart.CASES not in without and record.verdict is not Verdict.ACCEPTED
     causes = record.causes_for(audience) if shows_cases else []
     optional = partial(Section, optional=True)
@@ -191,6 +196,8 @@ def _start(
     brief: bool = False,
 ) -> None:
     """Write the cause to look at first, and what it costs. Its case follows, if the reader may see it."""
+    from grader.report.start_here import start_here  # noqa: PLC0415 - not where all is well
+
     start_here(page, record, shown, audience, most=most, brief=brief)
     if brief or not causes or not _is_first(record, causes[0]):
         return

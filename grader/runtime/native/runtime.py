@@ -12,12 +12,9 @@ from grader.core.closure import Closure
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.advice import look_for_advice
-from grader.runtime.native.closure import walk
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
 from grader.runtime.native.compile.harness_objects import STOCK
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
-from grader.runtime.native.lines import find_lines
 from grader.runtime.native.native_played import name_lines, native_played
 from grader.runtime.native.project import CProject, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
@@ -152,6 +149,8 @@ class NativeRuntime:
 
     def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked:
         """Walk through the closure in one process, which keeps the memory of the states on its way."""
+        from grader.runtime.native.closure import walk  # noqa: PLC0415 - few gradings search
+
         return walk(work, native_program(program), closure, self.driver)
 
     def inspect(
@@ -282,6 +281,8 @@ class NativeRuntime:
         """Build the file once more, to report its lines, where something is wrong and has no line yet."""
         if not unplaced:
             return observed
+        from grader.runtime.native.lines import find_lines  # noqa: PLC0415 - not where all is well
+
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
@@ -298,6 +299,8 @@ class NativeRuntime:
         judge: Callable[[Played], Comparison],
     ) -> Advised:
         """Look for undefined behaviour, for allocations that fail unnoticed, and for needless ones."""
+        from grader.runtime.native.advice import look_for_advice  # noqa: PLC0415 - few gradings advise
+
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_sanitized, self.project, source=source)

@@ -61,6 +61,19 @@ def test_a_command_imports_what_it_needs(arguments: tuple[str | Path, ...], need
     assert roots & _HEAVY == needed
 
 
+def test_a_right_program_needs_no_search_for_what_is_wrong() -> None:
+    """Nor another report than the one that is printed, nor the judging of other labs."""
+    modules = imported(_GRADE, "run", _RIGHT, *FEW)
+
+    assert {"grader.report.text", "grader.runtime.native.valgrind.memcheck"} <= modules
+    assert not modules & {
+        *(f"grader.report.{name}" for name in ("html", "start_here", "picture", "gradebook", "sarif", "junit")),
+        *(f"grader.runtime.native.{name}" for name in ("advice", "lines", "closure", "compile.macros")),
+        *("grader.search.player", "grader.search.beyond", "grader.judge.plain_judge"),
+        *("difflib", "zipfile", "traceback", "csv", "gzip"),
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "needed"),
     [(("runs",), {"rich"}), (("show", "jane"), {"pydantic"}), (("export",), set()), (("diff", "1", "1"), set())],

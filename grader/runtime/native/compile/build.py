@@ -7,12 +7,12 @@ are reported in frames of the report, and the program continues after an event, 
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage, OptionalStages
@@ -21,7 +21,6 @@ from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
 from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
 from grader.runtime.native.compile.link import Linked, link
-from grader.runtime.native.compile.macros import Macros
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, compile_once, link_file
 from grader.runtime.native.project import CProject
 from grader.runtime.native.scan.elf import Bind, Elf, Symbols
@@ -35,6 +34,9 @@ from grader.runtime.native.scan.rejected import (
 from grader.runtime.protocol import Built
 from grader.system import resources
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
+
+if TYPE_CHECKING:
+    from grader.runtime.native.compile.macros import Macros
 
 _STOPPED = "compiler-stopped"
 _MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
@@ -72,11 +74,7 @@ def build(
     spent = compiled.cpu_seconds
     if compiled.elf is None:
         if not relaxed:
-            macros = Macros.of(source.decode(errors="replace"))
-            findings += (
-                _with_macro(project, finding, macros)
-                for finding in _compile_findings(project, work, compiled, own_headers)
-            )
+            findings += _with_macros(project, source, _compile_findings(project, work, compiled, own_headers))
     elif compiled.foreign:
         findings += [_finding("foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
     elif excess := too_much(compiled.elf):
@@ -108,10 +106,16 @@ def build(
     )
 
 
+def _similar(name: str, others: Iterable[str]) -> list[str]:
+    """Return the name that is most similar, where there is any."""
+    import difflib  # noqa: PLC0415 - needed where something is missing
+
+    return difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
+
+
 def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Sequence[str]) -> Iterator[Finding]:
     for name in missing:
-        others = islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES)
-        similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
+        similar = _similar(name, islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES))
         hint = f"; is your {similar[0]} meant to be it?" if similar else ""
         yield _finding("missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
     if any(symbol.name == "main" and symbol.bind == Bind.GLOBAL and symbol.section for symbol in elf.symbols("main\0")):
@@ -183,6 +187,15 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
         field=diagnostics.meaning(error),
         source=(place,) if error.line else (),
     )
+
+
+def _with_macros(project: CProject, source: bytes, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings of gcc with the lines of the macros that stand at their places."""
+    from grader.runtime.native.compile.macros import Macros  # noqa: PLC0415 - not where all is well
+
+    macros = Macros.of(source.decode(errors="replace"))
+    for finding in findings:
+        yield _with_macro(project, finding, macros)
 
 
 def _with_macro(project: CProject, finding: Finding, macros: Macros) -> Finding:
