@@ -155,10 +155,20 @@ def _lives(process: int) -> bool:
 
 
 def _children(parent: int | str = "self") -> Iterator[int]:
+    tasks = f"/proc/{parent}/task"
     with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{parent}/task").iterdir():
+        for task in os.listdir(tasks):  # noqa: PTH208 - cheaper than paths, and asked fifty times a second
             with contextlib.suppress(OSError):
-                yield from map(int, (task / "children").read_text().split())
+                yield from map(int, _proc_file(f"{tasks}/{task}/children").split())
+
+
+def _proc_file(path: str) -> bytes:
+    """Return the content of a file in /proc. Raises `OSError` where there is none."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(file, _PAGE), b""))
+    finally:
+        os.close(file)
 
 
 class Watchdog:
@@ -262,7 +272,7 @@ def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
     """Yield for each existing process: state, CPU seconds (children that it waited for included), bytes of memory."""
     for pid in pids:
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = _proc_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         except OSError:
             continue
-        yield fields[0], sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE
+        yield fields[0].decode(), sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE

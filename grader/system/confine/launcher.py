@@ -127,14 +127,20 @@ class Machine:
 
 @cache
 def machine() -> Machine:
-    """Try each kind once. Raises `CannotStart` when no program starts: then it is unknown what works."""
-    if not _works([]):
+    """Try all kinds at once, and each alone if that fails.
+
+    Raises `CannotStart` when no program starts: then it is unknown what works.
+    """
+    user = [f"user={_NOBODY}"] if os.geteuid() == 0 else []
+    landlock = ["landlock", *(f"read={path}" for path in _EVERYTHING)]
+    together = _works([*user, *landlock, "seccomp"])
+    if not together and not _works([]):
         raise CannotStart("programs cannot be started here by the grader's own launcher; `ulimit -a` may say why")
     bubblewrap = shutil.which("bwrap") or ""
     return Machine(
-        user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
-        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in _EVERYTHING)]) else 0,
-        seccomp=_works(["seccomp"]),
+        user=bool(user) and (together or _works(user)),
+        landlock=_landlock() if together or _works(landlock) else 0,
+        seccomp=together or _works(["seccomp"]),
         bubblewrap=bubblewrap if bubblewrap and _works(["init"], bubble(bubblewrap)) else "",
     )
 
