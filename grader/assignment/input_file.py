@@ -8,7 +8,6 @@ each has a sentence here that says what to write instead.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -214,6 +213,8 @@ class TomlTable:
     @classmethod
     def read(cls, path: Path, error: Refusal) -> TomlTable:
         """Return the whole file. Raises `error` with path and line when it cannot be read or is not TOML."""
+        import tomllib  # noqa: PLC0415 - most runs find what is in the files stored
+
         text = read_text(path, _MOST_BYTES, error)
         line = 1
         try:

@@ -21,7 +21,7 @@ A table [kinds] before the first entry has words that stand for several kinds: s
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,6 +38,9 @@ _NAMES = frozenset(
 
 _NO_PREDICATES: Mapping[str, Predicate] = {}
 
+NamedClue = tuple[Clue, str]
+"""A clue without its predicate, and the name of that; "" where it has none."""
+
 
 def load(
     path: Path,
@@ -52,6 +55,24 @@ def load(
 
     Raises `RubricError` with all mistakes of the file.
     """
+    return bound(read(path, calls=calls, facets=facets, rules=rules, clauses=clauses, where=predicates), predicates)
+
+
+def bound(clues: Iterable[NamedClue], predicates: Mapping[str, Predicate]) -> tuple[Clue, ...]:
+    """Return the clues with the predicates that they name."""
+    return tuple(replace(clue, where=predicates[where]) if where else clue for clue, where in clues)
+
+
+def read(
+    path: Path,
+    *,
+    calls: Collection[str],
+    facets: Collection[str],
+    rules: Collection[str],
+    clauses: Collection[str],
+    where: Collection[str],
+) -> tuple[NamedClue, ...]:
+    """Do what `load` does, but name the predicates, which are code: `where` has all that there are."""
     if not path.exists():
         return ()
     file = TomlTable.read(path, RubricError)
@@ -62,7 +83,7 @@ def load(
         facets=sorted(facets),
         rules=sorted(rules),
         clauses=clauses,
-        predicates=predicates,
+        where=where,
         kinds=_kinds(file),
     )
     clues = [_clue(row, lab) for row in rows]
@@ -82,7 +103,7 @@ class _Known:
     facets: Collection[str]
     rules: Collection[str]
     clauses: Collection[str]
-    predicates: Mapping[str, Predicate]
+    where: Collection[str]
     kinds: Mapping[str, frozenset[str]]
     """The words of the file that stand for several kinds."""
 
@@ -97,11 +118,11 @@ def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
     return {word: table.words(word, example="hang") for word in values}
 
 
-def _clue(row: TomlTable, lab: _Known) -> Clue:
+def _clue(row: TomlTable, lab: _Known) -> NamedClue:
     row.check_keys(_KEYS)
     kinds = row.words("kinds", example="hang")
-    where = row.choice("where", lab.predicates) if "where" in row.values else ""
-    return Clue(
+    where = row.choice("where", lab.where) if "where" in row.values else ""
+    clue = Clue(
         rule=row.choice("rule", lab.rules),
         hint=_hint(row),
         calls=row.words("calls", lab.calls),
@@ -112,8 +133,8 @@ def _clue(row: TomlTable, lab: _Known) -> Clue:
         part=_text(row, "part"),
         clause=_sentence(row, lab),
         never=row.words("never", lab.calls),
-        where=lab.predicates.get(where),
     )
+    return clue, where
 
 
 def _sentence(row: TomlTable, lab: _Known) -> str | dict[str, str]:
@@ -151,7 +172,7 @@ def _text(row: TomlTable, key: str) -> str:
     return value
 
 
-def _unreachable(clues: Sequence[Clue]) -> Iterator[tuple[int, int]]:
+def _unreachable(clues: Sequence[NamedClue]) -> Iterator[tuple[int, int]]:
     """Yield the rows that can never be used, each with an earlier row that is at least as general."""
     for row, clue in enumerate(clues):
         earlier = next((place for place, other in enumerate(clues[:row]) if _covers(other, clue)), None)
@@ -159,11 +180,12 @@ def _unreachable(clues: Sequence[Clue]) -> Iterator[tuple[int, int]]:
             yield row, earlier
 
 
-def _covers(general: Clue, special: Clue) -> bool:
-    """Whether each condition of `general` holds wherever those of `special` hold.
+def _covers(first: NamedClue, second: NamedClue) -> bool:
+    """Whether each condition of the first holds wherever those of the second hold.
 
     An empty set of calls, facets or kinds means any of them.
     """
+    (general, where), (special, special_where) = first, second
     return (
         general.tags <= special.tags
         and general.circumstances <= special.circumstances
@@ -172,5 +194,5 @@ def _covers(general: Clue, special: Clue) -> bool:
         and (not general.calls or (bool(special.calls) and special.calls <= general.calls))
         and general.never <= special.never
         and general.part in special.part
-        and general.where in (None, special.where)
+        and where in ("", special_where)
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,6 +204,8 @@ def own_cases(files: Iterable[Path], lab_name: str | None, seed: int | None) -> 
 
 def _labs_of_case(path: Path, labs: Sequence[Lab]) -> list[Lab]:
     """Return the labs that have the rule and the first call of a case file; all of them when it cannot be read."""
+    import tomllib
+
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

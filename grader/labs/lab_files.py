@@ -7,7 +7,7 @@ handout's sentences (`handout.toml`) and the known mistakes (`mistakes.toml`) ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from grader.assignment import mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
+from grader.assignment.mistakes import NamedClue
+from grader.assignment.stored import stored
 from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.model import ModelFactory
-from grader.core.rubric import Facet
+from grader.core.rubric import Facet, Rubric
 from grader.core.verdict import Judged
 from grader.judge.recorded import FILE, RecordedOracle, recorded_traces
 from grader.runtime.protocol import Runtime
@@ -63,8 +65,7 @@ def load_lab(
     `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `others` those of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    rules = rubric.load(cases / rubric.RUBRIC_FILE, names, calls)
-    clauses = rubric.load_clauses(cases / "handout.toml")
+    rules, clauses, clues = _read(cases, names, calls, predicates)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
@@ -90,13 +91,26 @@ def load_lab(
         read_rubric=partial(rubric.load, facets=names, calls=calls),
         model=factory,
         runtime=runtime,
-        clues=mistakes.load(
-            cases / "mistakes.toml", calls=calls, facets=names, rules=rules.ids, clauses=clauses, predicates=predicates
-        ),
+        clues=mistakes.bound(clues, predicates),
         generator=_generator(oracle, recorded),
         oracle_files=files if model is None and not recorded else (),
         **others,
     )
+
+
+def _read(
+    cases: Path, facets: frozenset[str], calls: Collection[str], where: Collection[str]
+) -> tuple[Rubric, Mapping[str, str], tuple[NamedClue, ...]]:
+    """Return rubric, sentences and known mistakes of a folder of cases, from where they are stored, if they are."""
+    rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
+
+    def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedClue, ...]]:
+        rules, clauses = rubric.load(rubric_file, facets, calls), rubric.load_clauses(handout)
+        clues = mistakes.read(known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where)
+        return rules, clauses, clues
+
+    of = str(cases), sorted(facets), list(calls), list(where)
+    return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
 
 
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from grader.assignment import rubric
 from grader.assignment.lab import Lab, Predicate
-from grader.core.case import Number, Signature
+from grader.core.case import Case, Number, Signature
 from grader.core.judgement import Judgement
 from grader.core.rubric import Facet
 from grader.labs.lab_files import load_lab
@@ -17,7 +17,6 @@ from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import word_offsets
 from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
-from grader.labs.paged_kv.reproduction import COMMAND, reproduce
 from grader.labs.paged_kv.small import SmallPagedKV
 from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.project import CProject, Driver
@@ -33,6 +32,9 @@ _HERE = Path(__file__).parent
 _STARTER = _HERE / "starter"
 
 _LABELS_GCC = 12
+
+_COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro"
+"""The handout's link command (Compilation Standard)."""
 
 FACETS = tuple(
     Facet(name)
@@ -113,7 +115,6 @@ def lab() -> Lab:
         driver=_HERE / "driver.c",
         functions=_STUBS,
     )
-    clauses = rubric.load_clauses(_CASES / "handout.toml")
     return load_lab(
         name="paged_kv",
         title="CS110 Homework 3: paged KV-cache memory manager",
@@ -142,8 +143,8 @@ def lab() -> Lab:
         notation=NOTATION,
         describe_poke=describe_poke,
         picture=picture,
-        reproduce=partial(reproduce, clauses=clauses),
-        reproduce_command=f"{COMMAND} && ./repro",
+        reproduce=_reproduce,
+        reproduce_command=f"{_COMMAND} && ./repro",
         labels_hold=_labels_hold,
         starter={
             project.source_name: _STARTER / "llm_memory.c",
@@ -208,6 +209,13 @@ def _built(model: PagedKVModel) -> Iterator[Operation]:
         for place, (old, new) in enumerate(zip(fresh, stored, strict=True)):
             if old != new:
                 yield Operation(name="store_record", arguments=(place, new), target=target)
+
+
+def _reproduce(case: Case, operation: int) -> str:
+    """Return a program of the case, as `reproduction` makes it."""
+    from grader.labs.paged_kv.reproduction import reproduce  # noqa: PLC0415 - few gradings make one
+
+    return reproduce(case, operation, clauses=rubric.load_clauses(_CASES / "handout.toml"), command=_COMMAND)
 
 
 def _labels_hold() -> bool:

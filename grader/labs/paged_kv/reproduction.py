@@ -26,19 +26,13 @@ from reference.paged_kv.oracle import PagedKV
 from reference.paged_kv.pool import GUARD_WORDS
 from reference.paged_kv.sequence import UNMAPPED, Sequence
 
-COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro"
-"""The handout's link command (Compilation Standard)."""
-
 _POKES = frozenset({"move_l2", "unmap", "set_kv_count"})
 _TEMPLATE = Path(__file__).with_name("program.c.jinja")
 _HELPERS = re.compile(r"\b(CHECK|EQUAL|SEQUENCE|ARRAY|LIST|NULLS|NOTHING_ALLOCATED|POOL|sequence)\(")
 
 
-def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
-    """Return a program of the case up to and including that operation (counted from 0).
-
-    It is built with the handout's link command.
-    """
+def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str], command: str) -> str:
+    """Return a program of the case up to and including that operation (counted from 0); `command` builds it."""
     story = Story(case, operation)
     body = "\n".join(_Body(story, clauses).lines()).lstrip()
     used = set(_HELPERS.findall(body))
@@ -53,7 +47,7 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
         line=story.last.operation.line,
         last=story.last.text,
         clauses=[_cited(clauses, clause) for clause in case.handout],
-        command=COMMAND,
+        command=command,
         stops_in="" if last in _POKES else last,
         before_it=calls,
         body=body,

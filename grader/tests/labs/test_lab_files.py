@@ -1,0 +1,72 @@
+"""The files of a lab are read once for each state of them: what is stored is what is in them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.assignment import rubric
+from grader.core.errors import RubricError
+from grader.labs import lab_files
+from grader.labs.paged_kv.lab import FACETS, PREDICATES, lab
+
+_FACETS = frozenset(facet.name for facet in FACETS) | {"reply"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the files of a lab, of which nothing is stored yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    for path in lab().cases.glob("*.toml"):
+        shutil.copy(path, folder)
+    return folder
+
+
+def read(folder: Path) -> Any:
+    """Rubric, sentences and known mistakes of the folder."""
+    return lab_files._read(folder, _FACETS, list(lab().grammar.operations), list(PREDICATES))
+
+
+def never(*_: object, **__: object) -> Any:
+    """In the place of a reader."""
+    raise AssertionError("read again")
+
+
+def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab has what is in its files, each clue with its predicate."""
+    first = read(folder)
+    monkeypatch.setattr(rubric, "load", never)
+    rules, clauses, clues = read(folder)
+
+    assert (rules, clauses, clues) == first
+    assert (rules, clauses) == (lab().rubric, lab().grammar.clauses)
+    assert [clue.hint for clue, _ in clues] == [clue.hint for clue in lab().clues]
+    assert [bool(where) for _, where in clues] == [clue.where is not None for clue in lab().clues]
+    assert any(where for _, where in clues)
+
+
+def test_a_mistake_in_them_is_told_each_time(folder: Path) -> None:
+    """Although they were right before."""
+    before = read(folder)
+    path = folder / "mistakes.toml"
+    right = path.read_text()
+    path.write_text(f'{right}\n[[mistakes]]\nrule = "nothing"\nhint = "none"\n')
+    for _ in range(2):
+        with pytest.raises(RubricError, match="nothing"):
+            read(folder)
+
+    path.write_text(right)
+    assert read(folder) == before
+
+
+def test_without_known_mistakes_there_are_none(folder: Path) -> None:
+    """Also where there were some."""
+    assert read(folder)[2]
+    (folder / "mistakes.toml").unlink()
+
+    assert read(folder)[2] == ()
