@@ -21,7 +21,8 @@ Measure what grading costs: ratios of CPU time in each round, and their medians.
 G is the CPU time of the handout's `gcc -c` of the submission, V that of stock Valgrind on an empty program. "naive"
 starts a native and a Valgrind process for every case, with the same driver, reference and Valgrind options as ours
 but without a sandbox, linked with the system's libc as the handout links it. An edit is that of a wrong program, up to
-the first result that `grade watch` shows, in a process that has graded before."""
+the first result that `grade watch` shows, in a process that has graded before. `grade run` is started by the shell,
+with its scripts; the lines of its processes and stages add up to the whole."""
 
 _EXAMPLES = """\
 exit code: 0 every target is held, 1 one is missed, 2 a wrong option, 3 the grader's own fault, 130 interrupted

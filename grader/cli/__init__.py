@@ -10,10 +10,14 @@ from grader.core.errors import ExitCode
 
 __all__ = ["main"]
 
+_MANY = 100_000
+"""Objects after which garbage is searched for: a grading makes thousands at once, and most stay as long as it does."""
+
 
 def main() -> None:
     """Entry point. The commands are imported in here, so that Ctrl-C during this second ends the program as usual."""
     gc.disable()  # what is imported is no garbage; `app` enables it for the command
+    gc.set_threshold(_MANY)
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP: keep it so

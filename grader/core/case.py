@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import json
 import re
@@ -210,6 +211,35 @@ def _unpacked(
     replies: tuple[Reply, ...], stored: tuple[Delta, ...], allowed: tuple[tuple[MemorySpan, ...], ...]
 ) -> Expected:
     return Expected(replies, restored(stored), allowed)
+
+
+def _reduced(operation: Operation) -> tuple[Callable[..., Operation], tuple[object, ...]]:
+    """How an operation is pickled: in half the time of what a data class does by itself, and cases have thousands."""
+    place = operation.target, operation.line, operation.implicit
+    return _operation, (operation.name, operation.arguments, *place, operation.claim, operation.comment)
+
+
+def _operation(  # noqa: PLR0917 - what is pickled has no names
+    name: str,
+    arguments: tuple[Argument, ...],
+    target: int | None,
+    line: int,
+    implicit: bool,  # noqa: FBT001
+    claim: str | None,
+    comment: str,
+) -> Operation:
+    return Operation(
+        name=name,
+        arguments=arguments,
+        target=target,
+        line=line,
+        implicit=implicit,
+        claim=claim,
+        comment=comment,
+    )
+
+
+copyreg.pickle(Operation, _reduced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def _state() -> dict[str, object]:
         "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         "temporary": tempfile.tempdir,
         "gcc": installed.version("gcc"),
-        "garbage": (gc.isenabled(), gc.get_freeze_count()),
+        "garbage": (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()),
     }
 
 

@@ -56,6 +56,7 @@ def _exit_code() -> int:
 def _started(words: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> Iterator[None]:
     """Set what a new process begins with, apart from its descriptors, and restore it at the end."""
     encoding = variables.get("PYTHONIOENCODING", "utf-8")
+    thresholds = gc.get_threshold()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     with ExitStack() as stack:
         stack.enter_context(_current_caches(variables))
@@ -76,6 +77,7 @@ def _started(words: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> I
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             gc.unfreeze()
+            gc.set_threshold(*thresholds)
             gc.enable()
 
 
