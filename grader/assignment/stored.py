@@ -54,6 +54,8 @@ def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Cal
         place = _place(kind, of, files())
     except (OSError, GraderError):  # a file cannot be read, or this user has no private folder
         return make()
+    if place is None:
+        return make()
     value = _read(place)
     if value is None:
         value = make()
@@ -74,8 +76,13 @@ def _by_time(kind: str, of: object, files: Iterable[Path]) -> Path | None:
     return _folder(f"{kind}-by-time") / _hash(repr((of, sys.version, seen)).encode())
 
 
-def _place(kind: str, of: object, files: Iterable[Path]) -> Path:
-    """Return the path for what is made of the files as they are."""
+def _place(kind: str, of: object, files: Iterable[Path]) -> Path | None:
+    """Return the path for what is made of the files as they are.
+
+    None where the code is no longer that which this process has imported, as after an update below `grade watch`.
+    """
+    if tuple(map(_times, _code_files())) != _code_times():
+        return None
     contents = [(str(path), _hash(read_bytes(path, _MOST_BYTES, CaseFileError))) for path in files]
     return _folder(kind) / _hash(repr((of, sys.version, _code(), contents)).encode())
 

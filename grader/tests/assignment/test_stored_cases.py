@@ -116,6 +116,18 @@ def test_other_code_loads_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         cases_of(folder)
 
 
+def test_what_old_code_makes_is_not_stored_for_the_new_code(
+    folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that goes on after an update still has the old code."""
+    before = list(stored.iterdir())
+    monkeypatch.setattr(storage, "_code_times", tuple)
+    written(folder, f"{CREATED}\nfree_sequence 1 -> 0", name="one")
+
+    assert cases_of(folder) == case_files.load_folder(folder, lab().grammar, seed=1)
+    assert list(stored.iterdir()) == before
+
+
 @pytest.mark.parametrize("damaged", [b"", b"\0" * 100, None], ids=["empty", "zeros", "one bit"])
 def test_a_damaged_file_is_replaced(folder: Path, stored: Path, damaged: bytes | None) -> None:
     """It is found by its hash, wherever the damage is."""
