@@ -7,7 +7,6 @@ record, and the grading goes on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,9 +37,6 @@ from reference.oracle import Generator
 
 if TYPE_CHECKING:
     from grader.search.player import FailingTrace, TracePlayer
-
-_SEARCH_SECONDS = 2.0
-"""For a smaller trace; what was reached until then is shown."""
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -334,12 +330,11 @@ def _searched(attempt: Attempt) -> Attempt:
         case = next(case for case in attempt.cases if case.name == cause.cases[0])
         if case.visibility is not Visibility.PUBLIC:
             return attempt
-        started = time.monotonic()
-        return replace(attempt, smallest=smallest(player, case, lambda: time.monotonic() - started > _SEARCH_SECONDS))
-    closure = load_closure(lab) if all(score.points == score.max_points for score in attempt.scores) else None
-    if closure is None:
+        return replace(attempt, smallest=smallest(player, case))
+    explored = load_closure(lab) if all(score.points == score.max_points for score in attempt.scores) else None
+    if explored is None:
         return attempt
-    sentence, advice = checked(player, closure)
+    sentence, advice = checked(player, explored)
     return replace(attempt, closure=sentence, advice=(*attempt.advice, *advice))
 
 

@@ -1,4 +1,4 @@
-"""The closure of a lab's small engine: it is explored once for a state of the code, and stored between runs."""
+"""The transitions of a lab's small engines: they are explored once for a state of the code, and stored between runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Callable
 from grader.assignment.lab import Lab
 from grader.assignment.stored import stored
 from grader.core.closure import Closure, closure_of
+from grader.core.covering import Covering, covering_of
+
+Explored = Closure | Covering
+"""A closure to walk through, or traces that go through all transitions."""
 
 
-def load_closure(lab: Lab, progress: Callable[[int], None] = lambda _: None) -> Closure | None:
-    """Return the closure; None where the lab has no small engine.
+def load_closure(lab: Lab, progress: Callable[[int], None] = lambda _: None) -> Explored | None:
+    """Return what was explored; None where the lab has no small engine.
 
-    To explore it takes some ten seconds; `progress` is called with the number of states that were explored.
+    To explore a closure takes some ten seconds; `progress` is called with the number of states that were explored.
     """
-    small = lab.small
-    if small is None:
+    smalls = lab.smalls()
+    if not smalls:
         return None
-    return stored("closures", lab.name, list, lambda: closure_of(small(), progress))
+
+    def explored() -> Explored:
+        return covering_of(smalls, lab.model) if lab.runtime.plays_generated else closure_of(smalls[0], progress)
+
+    return stored("closures", lab.name, list, explored)

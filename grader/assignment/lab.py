@@ -99,8 +99,8 @@ class Lab:
     """How it is run, beside the submission."""
     generator: Callable[[], Generator | None] = lambda: None
     """Returns what makes random traces for a search; None: there is nothing, or the reference engine is not here."""
-    small: Callable[[], SmallEngine] | None = None
-    """Makes the reference of a small engine whose closure is checked."""
+    smalls: Callable[[], Sequence[SmallEngine]] = tuple
+    """Makes the references of the small engines whose transitions are checked: one, if the runtime restores states."""
     random_settings: Callable[[int], dict[str, int]] = lambda _: {}
     """The settings of the random trace of this number."""
     setting_words: Mapping[str, str] = field(default_factory=dict)

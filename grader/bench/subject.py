@@ -19,6 +19,7 @@ from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
+from grader.core.closure import Closure
 from grader.core.errors import DriverError, UsageError
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record
@@ -106,7 +107,7 @@ class Subject:
     def walk(self) -> None:
         """Walk through the closure of the small engine."""
         closure = load_closure(self.lab)
-        assert closure is not None
+        assert isinstance(closure, Closure)
         with sandbox.workspace() as work:
             walked = self.lab.runtime.walk(work, self.program, closure)
         assert walked is not None

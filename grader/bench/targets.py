@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
+from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
 from grader.attempt import Attempt
@@ -40,9 +41,13 @@ from grader.bench.subject import ROOT, Subject
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import ProcessPool, Task, grade
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab, present
 from grader.runtime.native.runtime import NativeObservations
+from grader.search.beyond import checked
+from grader.search.domain import Domain
+from grader.search.player import TracePlayer
 from grader.system import process, sandbox
 from grader.system.process import Patience
 
@@ -52,6 +57,8 @@ EDIT_STARTS_SLOW = {"offload": Target(125)}
 """Of a lab whose states the grader derives of what programs log, which takes most of the time."""
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, PYTHON_STARTS = Target(0.1), Target(3), Target(2), Target(250)
+TRANSITIONS_STARTS = Target(200)
+"""Two seconds, where an interpreter that does nothing takes 10 ms."""
 
 _EVERY = 20
 """The naive harness plays every twentieth case, because all cases take a minute."""
@@ -194,7 +201,7 @@ def _hanging(subject: Subject, tell: Tell) -> Figure:
 def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -> list[Figure]:
     """Divide the CPU seconds of Python submissions by those of an interpreter that does nothing.
 
-    Right ones are graded, wrong ones are edited up to the first result.
+    Right ones are graded, and checked in their small engines; wrong ones are edited up to the first result.
     """
     names = [name for name in present() if LABS[name].source_name.endswith(".py")]
     start = partial(
@@ -206,7 +213,9 @@ def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -
     )
     gradings = [Candidate(name, _right_python(open_lab(name))) for name in names]
     edits = [Candidate(f"edit of {name}", samples[name].edit) for name in names]
-    taken = rounds_of([*gradings, *edits, Candidate("interpreter", start)], rounds, tell)
+    with ExitStack() as stack:
+        checks = [Candidate(f"transitions of {name}", _small_engines(open_lab(name), stack)) for name in names]
+        taken = rounds_of([*gradings, *edits, *checks, Candidate("interpreter", start)], rounds, tell)
     starts = taken["interpreter"]
     per_start = partial(ratio, below=starts)
     return [
@@ -219,12 +228,42 @@ def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -
             )
             for name in names
         ),
+        *(
+            per_start(
+                f"transitions of {name}'s small engines / interpreter starts",
+                taken[f"transitions of {name}"],
+                target=TRANSITIONS_STARTS,
+            )
+            for name in names
+        ),
     ]
 
 
+def _accepted(lab: Lab) -> Path:
+    """The first submission with that label."""
+    return min((ROOT / "submissions" / lab.name / Verdict.ACCEPTED).glob(f"*/{lab.source_name}"))
+
+
+def _small_engines(lab: Lab, stack: ExitStack) -> Callable[[], None]:
+    """Return the check of a right submission, which is built already, in the transitions of the lab's small engines."""
+    work = stack.enter_context(sandbox.workspace(tools=lab.runtime.programs))
+    source = collect(_accepted(lab), lab.source_name, rule="")
+    built = lab.runtime.build(work, source.content, beside=source.own_headers, optional=OptionalStages())
+    explored = load_closure(lab)
+    assert built.program is not None
+    assert explored is not None
+    player = TracePlayer(lab, work, built.program, lab.rubric.seed, Domain(), built.cpu_seconds)
+
+    def check() -> None:
+        sentence, advice = checked(player, explored)
+        assert sentence, advice
+
+    return check
+
+
 def _right_python(lab: Lab) -> Callable[[], None]:
-    """Return the grading of a right submission of this lab: the first one with the label accepted."""
-    path = min((ROOT / "submissions" / lab.name / Verdict.ACCEPTED).glob(f"*/{lab.source_name}"))
+    """Return the grading of a right submission of this lab."""
+    path = _accepted(lab)
     cases = select_cases(lab, seed=lab.rubric.seed).cases
 
     def work() -> None:

@@ -1,8 +1,9 @@
 """The closure of a small engine: all states that its calls lead to, and every call in each of them.
 
-A program that does right in all of them can only be wrong in what a small engine never meets. A runtime walks the tour
-and reports one checksum for each state (`grader.runtime.protocol.Runtime.closure_sums`); the expected checksums stay
-with the grader.
+A program that does right in all of them can only be wrong in what a small engine never meets. A runtime that can
+restore a program's states walks the tour and reports one checksum for each state (`grader.runtime.protocol.Runtime.
+walk`); the expected checksums stay with the grader. Where states cannot be restored traces go through all transitions
+(`grader.core.covering`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reference.operation import Operation, Reply
+from reference.oracle import CannotGoOn
 
 BACK = -1
 """In a tour: go back to the state before."""
@@ -30,8 +32,12 @@ class SmallEngine(Protocol):
     def calls(self) -> Sequence[Operation]:
         """The call that opens the engine, and then those that are done in each of its states."""
 
+    @property
+    def most(self) -> int:
+        """After so many transitions no further state is looked at."""
+
     def apply(self, operation: Operation) -> Reply:
-        """Do a call."""
+        """Do a call. Raises `CannotGoOn` where it is not done in the present state, because its effect is left open."""
 
     def state(self) -> object:
         """All that there is, to be restored."""
@@ -43,7 +49,48 @@ class SmallEngine(Protocol):
         """What a program reports after this call."""
 
     def essence(self, record: bytes) -> bytes:
-        """What of a record decides what comes next, so that two states that share it are the same."""
+        """What decides what comes next, when this is the record of the last call: states that share it are the same."""
+
+
+class Transition(NamedTuple):
+    """A call in a state; states are numbered in the order in which they are met."""
+
+    state: int
+    call: int
+    """Its number among the calls of the engine."""
+    record: bytes
+    after: int
+    """The state that it leads to."""
+
+
+def explored(small: SmallEngine) -> Iterator[Transition]:
+    """Yield the transitions of a small engine breadth first: each state is met first by the fewest calls."""
+    opening, *calls = small.calls
+    essence = small.essence(small.record(opening, small.apply(opening)))
+    met = {essence: 0}
+    states: list[tuple[object, bytes]] = [(small.state(), essence)]
+    count = 0
+    for number, (state, own) in enumerate(states):
+        if count >= small.most:
+            return
+        changed = True
+        for call, operation in enumerate(calls, start=1):
+            if changed:
+                small.restore(state)
+            try:
+                reply = small.apply(operation)
+            except CannotGoOn:
+                changed = True
+                continue
+            record = small.record(operation, reply)
+            essence = small.essence(record)
+            changed = not reply.refused or essence != own
+            after = met.setdefault(essence, len(states))
+            if after == len(states):
+                states.append((small.state(), essence))
+            count += 1
+            yield Transition(number, call, record, after)
+        states[number] = (None, own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,33 +123,19 @@ class Closure:
 
 
 def closure_of(small: SmallEngine, progress: Callable[[int], None] = lambda _: None) -> Closure:
-    """Explore a small engine breadth first, so that each state is reached by the fewest calls.
+    """Explore a small engine in which each call is done in each state.
 
     `progress` is called with the number of states that were explored, every hundred.
     """
-    opening, *calls = small.calls
-    record = small.record(opening, small.apply(opening))
-    met = {small.essence(record)}
-    states: list[object] = [small.state()]
     ways, sums = [(-1, 0)], array("I")
-    for number, state in enumerate(states):
-        changed, total = True, 0
-        for call, operation in enumerate(calls, start=1):
-            if changed:
-                small.restore(state)
-            reply = small.apply(operation)
-            changed = not reply.refused
-            record = small.record(operation, reply)
-            total = zlib.crc32(record, zlib.crc32(_NO_HARM, total))
-            essence = small.essence(record) if changed else None
-            if essence is not None and essence not in met:
-                met.add(essence)
-                states.append(small.state())
-                ways.append((number, call))
-        sums.append(total)
-        states[number] = None
-        if number % 100 == 0:
-            progress(number)
+    for transition in explored(small):
+        if transition.state == len(sums):
+            sums.append(0)
+            if transition.state % 100 == 0:
+                progress(transition.state)
+        if transition.after == len(ways):
+            ways.append((transition.state, transition.call))
+        sums[-1] = zlib.crc32(transition.record, zlib.crc32(_NO_HARM, sums[-1]))
     return _toured(tuple(small.calls), ways, sums)
 
 

@@ -22,6 +22,7 @@ from grader.core.picture import PanelShape, StatePart
 from grader.core.rubric import Facet
 from grader.judge.plain_judge import UNREADABLE, Invariants
 from grader.labs.lab_files import load_lab
+from grader.labs.small_plain import small_engines
 from grader.runtime.python.runtime import PythonRuntime
 from grader.runtime.python.table import CallTable, Derived
 from reference.operation import Operation
@@ -48,6 +49,7 @@ def python_lab(
     invariants: Invariants | None = None,
     charts: Charts | None = None,
     derive: str = "",
+    smalls: str = "",
 ) -> Lab:
     """Return the lab whose table is in a module: `table` is its `globals()`.
 
@@ -55,7 +57,8 @@ def python_lab(
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `given` maps the names of modules that submissions may import to their files, `charts` draws a whole
     run. `derive` is "module:function" of a `Derive`, which makes the states of FACETS of what READS reads; it is
-    imported when it is needed. Students begin with the file `starter.py` beside the module.
+    imported when it is needed. `smalls` is "module:name" of what says the lab's small engines
+    (`grader.labs.small_plain.SmallLines`). Students begin with the file `starter.py` beside the module.
 
     Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
@@ -88,6 +91,7 @@ def python_lab(
         invariants=invariants,
         picture=partial(picture, facets),
         charts=charts,
+        smalls=partial(small_engines, smalls, operations, oracle) if smalls else tuple,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
         derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),

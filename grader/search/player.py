@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from grader.assignment.lab import Lab
-from grader.core.case import Case, Expected, JsonValue, Number, Word
+from grader.core.case import Case, Expected, Generated, JsonValue, Number, Word
 from grader.core.model import Step, play
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Visibility
@@ -92,6 +92,9 @@ class TracePlayer:
         except Exception:  # noqa: BLE001 - an engine may break in any way on calls for which it was not written
             return None
         trace = Trace(operations=tuple(step.operation for step in steps), settings=settings)
+        return self._case(trace, Expected.of(steps))
+
+    def _case(self, trace: Trace, expected: Expected, generated: Generated | None = None) -> Case:
         return Case(
             name="hunt/trace",
             path=Path("trace.toml"),
@@ -100,9 +103,17 @@ class TracePlayer:
             visibility=Visibility.PUBLIC,
             handout=(),
             trace=trace,
-            expected=Expected.of(steps),
+            expected=expected,
             weight=1,
+            generated=generated,
         )
+
+    def differing(self, generated: Generated) -> tuple[int, ...]:
+        """Return the places of the traces in which something else is seen than in the reference's.
+
+        They share processes, so one that fails here need not fail alone.
+        """
+        return self._play([self._case(Trace(operations=()), Expected.of(()), generated)])[0].failing
 
     def failing(self, cases: Sequence[Case]) -> Iterator[tuple[int, FailingTrace]]:
         """Yield the cases that go wrong when they are played alone, with their places, in order.

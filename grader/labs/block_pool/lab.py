@@ -397,6 +397,7 @@ def lab() -> Lab:
         "Block pool: a prefix-caching KV-cache manager",
         "reference.block_pool:Manager",
         invariants=broken,
+        smalls="grader.labs.block_pool.small:SMALL",
     )
 
 

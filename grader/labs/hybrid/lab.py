@@ -262,6 +262,7 @@ def lab() -> Lab:
         given={"block_pool": Path(__file__).parent / "given" / "block_pool.py"},
         invariants=broken,
         charts=charts,
+        smalls="grader.labs.hybrid.small:SMALL",
     )
 
 

@@ -303,6 +303,7 @@ def lab() -> Lab:
         invariants=broken,
         charts=charts,
         derive="grader.labs.offload.derive:derive",
+        smalls="grader.labs.offload.small:SMALL",
     )
 
 

@@ -129,7 +129,7 @@ def lab() -> Lab:
                 operations=_OPERATIONS | _BUILDING, settings=_driver_settings, places=word_offsets, model=PagedKVModel
             ),
         ),
-        small=SmallPagedKV,
+        smalls=lambda: (SmallPagedKV(),),
         settings=_SETTINGS,
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,

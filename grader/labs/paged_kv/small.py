@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ class SmallPagedKV:
     """See `grader.core.closure.SmallEngine`."""
 
     calls: Sequence[Operation] = _CALLS
+    most = sys.maxsize
 
     def __init__(self) -> None:
         self._oracle = PagedKV(Trace(operations=_CALLS))

@@ -290,6 +290,7 @@ def lab() -> Lab:
         given={"kv_cache": Path(__file__).parent / "given" / "kv_cache.py"},
         invariants=broken,
         charts=charts,
+        smalls="grader.labs.scheduler.small:SMALL",
     )
 
 

@@ -25,6 +25,7 @@ class Counter:
     """A small engine of five states, of which a record also has a part that decides nothing."""
 
     calls = (Operation(name="open"), _UP, _DOWN, _RESET)
+    most = 1000
 
     def __init__(self) -> None:
         self.value, self.noise = 0, 0
@@ -92,7 +93,7 @@ def test_a_checksum_has_the_records_of_all_calls() -> None:
 def paged_kv() -> Closure:
     """That of homework 3."""
     closure = load_closure(open_lab("paged_kv"))
-    assert closure is not None
+    assert isinstance(closure, Closure)
     return closure
 
 

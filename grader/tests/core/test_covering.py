@@ -1,0 +1,78 @@
+"""Traces go through all transitions of small engines, and tell which of them may be wrong."""
+
+from __future__ import annotations
+
+from grader.core.case import Generated
+from grader.core.closure import explored
+from grader.core.covering import covering_of
+from grader.core.model import play
+from grader.tests.support.small_shelf import SHELF, small_shelf
+from grader.tests.support.toy_lab import lab
+from reference.operation import Operation, Trace
+
+
+def states_of(operations: tuple[Operation, ...]) -> list[tuple[bytes, str]]:
+    """Each call of a trace with the state that it meets, as the small engine plays it."""
+    small = small_shelf()
+    small.apply(operations[0])
+    met = []
+    for operation in operations[1:]:
+        met.append((small.essence(b""), str(operation)))
+        small.apply(operation)
+    return met
+
+
+def test_every_call_is_made_in_every_state() -> None:
+    """Two boxes are free in either order, one of them, or none: five states, and seven calls in each."""
+    covering = covering_of([small_shelf()], lab().model)
+    met = [pair for trace in covering.generated.traces for pair in states_of(trace)]
+
+    assert (covering.engines, covering.states, covering.transitions) == (1, 5, 5 * len(SHELF.lines))
+    assert len(set(met)) == covering.transitions
+    assert len(met) < 1.5 * covering.transitions
+
+
+def test_shortest_traces_end_with_their_transition() -> None:
+    """They are those of the exploration, in its order, so short ones come first."""
+    covering = covering_of([small_shelf()], lab().model)
+    ends = [states_of(trace)[-1] for trace in covering.shortest]
+
+    assert len(set(ends)) == covering.transitions
+    assert [len(trace) for trace in covering.shortest] == sorted(map(len, covering.shortest))
+    assert len(covering.shortest[-1]) == 4
+
+
+def test_of_each_trace_is_known_what_the_reference_does() -> None:
+    """After every operation."""
+    covering = covering_of([small_shelf(), small_shelf()], lab().model)
+    generated = covering.generated
+    traces = [Trace(operations=operations) for operations in generated.traces]
+    records = [[step.record for step in play(lab().model(trace), trace)] for trace in traces]
+
+    assert covering.engines == 2
+    assert generated.every == 1
+    assert generated.digests == tuple(Generated.digest(of_trace, every=1) for of_trace in records)
+    assert generated.digests[0] != Generated.digest(records[0])
+
+
+def test_what_a_right_trace_goes_through_is_no_suspect() -> None:
+    """All else of the failing traces is, the shortest first."""
+    covering = covering_of([small_shelf(most=20), small_shelf()], lab().model)
+    everything = range(len(covering.walks))
+    suspects = covering.suspects(everything)
+
+    assert len(suspects) == covering.transitions
+    assert [len(trace) for trace in suspects] == sorted(map(len, suspects))
+    assert covering.suspects(()) == []
+    for place, walk in enumerate(covering.walks):
+        others = {number for other in everything if other != place for number in covering.walks[other]}
+        own = [covering.shortest[number] for number in sorted({*walk} - others)]
+        assert covering.suspects([place]) == sorted(own, key=len)
+
+
+def test_an_exploration_ends_after_a_whole_state() -> None:
+    """With the one in which so many transitions are reached."""
+    calls = len(SHELF.lines)
+
+    assert len(list(explored(small_shelf(most=1)))) == calls
+    assert len(list(explored(small_shelf(most=calls + 1)))) == 2 * calls
