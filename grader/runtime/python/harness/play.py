@@ -175,7 +175,7 @@ class Harness:
 
         def play(send):
             def report(record):
-                send(b"S", encoded(record).encode())
+                send(b"S", record.encode())
 
             runner = self._runner(send)
             runner.execute()
@@ -219,8 +219,8 @@ class Harness:
             runner.execute()
             for operations in traces[len(done) :]:
                 records = []
-                runner.play(operations, records.append, every=every)
-                send(b"T", encoded(records).encode())
+                runner.play(operations, records.append, every=every, explains=False)
+                send(b"T", f"[{','.join(records)}]".encode())
             send(b"D", b"")
 
         def heard(kind, body):

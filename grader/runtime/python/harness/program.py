@@ -13,8 +13,10 @@ import signal
 import sys
 import types
 
-from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain
+from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain, text_of
 
+identity = object.__hash__
+"""Of the very object, as `id`, which an audit event would make several times as slow."""
 _PLACE = re.compile(r"\[?(?P<among>.+)\[\{\}\]\]?")
 _FUNCTION = type(lambda: None)
 _MOST_STEPS = 5_000
@@ -110,22 +112,31 @@ class Submission:
         self.send = send
         self.missing = []
         self.space = {}
-        self.calls = self.takes = self.among = self.reads = {}
+        self.names = sorted((name, encoded(name)) for name in compiled.reads)
+        self.among, self.reads = (bound(codes, self.space) for codes in (compiled.among, compiled.reads))
+        calls, takes = (bound(codes, self.space) for codes in (compiled.calls, compiled.takes))
+        self.calls = {
+            name: (call, [(parameter, takes.get(parameter)) for parameter in compiled.parameters[name]])
+            for name, call in calls.items()
+        }
 
-    def play(self, operations, report, watched=None, every=1):
-        """Do all operations, and report the record of each, with a state after `every` so many. Raises `Ended`."""
+    def play(self, operations, report, watched=None, every=1, *, explains=True):
+        """Do all operations, and report the record of each, with a state after `every` so many. Raises `Ended`.
+
+        `explains`: lines of refusals are sent.
+        """
         self._begin()
         last = len(operations)
-        for number, (name, arguments) in enumerate(operations):
+        for number, (name, arguments) in enumerate(operations, 1):
             watch = None
-            if watched is not None and watched["operation"] == number:
+            if watched is not None and watched["operation"] == number - 1:
                 read = self.reads.get(watched["read"])
-                watch = Watch(self.file, read, watched["entry"], name, constructs=number == 0)
-            reply = self._call(name, arguments, watch)
+                watch = Watch(self.file, read, watched["entry"], name, constructs=number == 1)
+            reply = self._call(name, arguments, watch, explains)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
-            read = (number + 1) % every == 0 or number + 1 == last
-            report({"reply": reply, "state": self._state() if read else {}})
+            state = self._state() if number % every == 0 or number == last else "{}"
+            report(f'{{"reply":{reply},"state":{state}}}')
 
     def check(self):
         """Execute the module alone, and report which demanded names it lacks. Raises `Ended`."""
@@ -148,7 +159,8 @@ class Submission:
 
     def _begin(self):
         """Make the names anew by which the table speaks of the module and its objects."""
-        self.space = {"__name__": "<table>", "place_of": place_of, "places_of": places_of}
+        self.space.clear()
+        self.space.update(__name__="<table>", place_of=place_of, places_of=places_of, id=identity)
         self.space["calls_of"] = self.given.calls_of
         try:
             exec(self.table.setup, self.space)
@@ -156,15 +168,13 @@ class Submission:
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
-        self.calls, self.takes = (bound(codes, self.space) for codes in (self.table.calls, self.table.takes))
-        self.among, self.reads = (bound(codes, self.space) for codes in (self.table.among, self.table.reads))
 
-    def _call(self, name, arguments, watch):
-        """Make a call and return its reply as a record has it."""
-        call, takes = self.calls[name], self.takes
+    def _call(self, name, arguments, watch, explains):
+        """Make a call and return the text of its reply as a record has it."""
+        call, parameters = self.calls[name]
         try:
-            for parameter, value in zip(self.table.parameters[name], arguments, strict=True):
-                self.space[parameter] = takes[parameter](value) if parameter in takes else value
+            for (parameter, take), value in zip(parameters, arguments, strict=True):
+                self.space[parameter] = value if take is None else take(value)
         except BaseException as error:
             self._report(error, "argument")
             raise Ended from None
@@ -179,35 +189,36 @@ class Submission:
         except BaseException as error:
             raised = error_name(error)
             if raised in self.table.errors:
-                self.send(b"R", encoded({"lines": self._lines(error)}).encode())
-                return {"raised": raised}
+                if explains:
+                    self.send(b"R", encoded({"lines": self._lines(error)}).encode())
+                return f'{{"raised":"{raised}"}}'
             self._report(error, "call")
             raise Ended from None
         try:
-            return {"returned": self._given_back(name, value)}
+            return f'{{"returned":{self._given_back(name, value)}}}'
         except BaseException as error:
-            return {"returned": {UNREADABLE: _what(error)}}
+            return f'{{"returned":{_unreadable(error)}}}'
 
     def _given_back(self, name, value):
         """Read what a call returned: by identity where the table says so."""
         reader = self.table.gives.get(name)
         if reader is None:
-            return plain(value)
+            return text_of(value)
         among = self.among.get(reader)
         if among is None:
-            return plain(self.space[reader](value))
+            return text_of(self.space[reader](value))
         objects = among()
-        return places_of(value, objects) if type(value) in (list, tuple) else place_of(value, objects)
+        return text_of(places_of(value, objects) if type(value) in (list, tuple) else place_of(value, objects))
 
     def _state(self):
         """Read each part of the state; one that cannot be read takes no other with it."""
         state = {}
         for name, read in self.reads.items():
             try:
-                state[name] = plain(read())
+                state[name] = text_of(read())
             except BaseException as error:
-                state[name] = {UNREADABLE: _what(error)}
-        return state
+                state[name] = _unreadable(error)
+        return f"{{{','.join([f'{key}:{state[name]}' for name, key in self.names])}}}"
 
     def _report(self, error, where):
         """Say which error ended the trace, and at which lines of the student's."""
@@ -234,6 +245,11 @@ class Submission:
     def report_interruption(self, frame):
         """Say at which lines the program is when its time is used up."""
         self.send(b"H", encoded({"lines": stack_of(frame, self.file)}).encode())
+
+
+def _unreadable(error):
+    """The text of a value that could not be read."""
+    return encoded({UNREADABLE: _what(error)})
 
 
 def _what(error):
