@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,18 +80,12 @@ class DenseModel:
         """Rows, row i rotated for position pos + i: in each head value d forms a pair with value d + head_dim / 2."""
         half = self.config.head_dim // 2
         heads = x.reshape(len(x), -1, self.config.head_dim)
-        cosine, sine = self._turns(pos, len(x))
+        cosine, sine = _turns(half, pos, len(x))
         first, second = heads[..., :half], heads[..., half : 2 * half]
         turned = np.concatenate(
             [first * cosine - second * sine, first * sine + second * cosine, heads[..., 2 * half :]], axis=-1
         )
         return turned.reshape(x.shape)
-
-    def _turns(self, position: int, rows: int) -> tuple[Array, Array]:
-        half = self.config.head_dim // 2
-        speeds = _BASE ** (-np.arange(half) / max(half, 1))
-        angles = (position + np.arange(rows))[:, None, None] * speeds
-        return np.cos(angles), np.sin(angles)
 
     def attention(self, q: Array, k: Array, v: Array, *, causal: bool) -> Array:
         """Grouped-query attention. With `causal` query i sees keys 0 to i, whatever the number of keys."""
@@ -148,8 +142,17 @@ class DenseModel:
         return layers, self.logits(x[-1:])
 
 
+@lru_cache(maxsize=1024)
+def _turns(half: int, position: int, rows: int) -> tuple[Array, Array]:
+    """The cosines and sines of rows from a position on."""
+    speeds = _BASE ** (-np.arange(half) / max(half, 1))
+    angles = (position + np.arange(rows))[:, None, None] * speeds
+    return np.cos(angles), np.sin(angles)
+
+
 def _normalised(x: Array) -> Array:
-    rows: Array = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + _EPSILON)
+    mean = np.add.reduce(x * x, axis=-1, keepdims=True) / x.shape[-1]
+    rows: Array = x / np.sqrt(mean + _EPSILON)
     return rows
 
 

@@ -5,7 +5,9 @@ Nothing here believes what was reported. A log that no device writes ends the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,13 +54,25 @@ def derive(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]
     """Return the states of a case."""
     case = _DerivedCase()
     steps: list[DerivedStep] = []
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _no_collections():
         for operation, record in zip(operations, records, strict=False):
             try:
                 steps.append(case.take(operation, record))
             except CannotJudge as stopped:
                 return Derived(steps, str(stopped), (stopped.line,) if stopped.line else ())
     return Derived(steps)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Look for no garbage in cycles: nearly all of tens of thousands of objects are needed until the case ends."""
+    were_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if were_on:
+            gc.enable()
 
 
 @dataclass(slots=True)

@@ -30,6 +30,8 @@ _CALLS = {
 }
 """Of each call the number of its ids and of its rows; a sync of everything has no ids."""
 
+_NO_WORK = frozenset(("stream", "event", "alloc_pinned", "record_stream", "record", "sync"))
+
 KERNELS: Mapping[str, Mapping[str, str]] = {
     "embed": {"tokens": "", "out": "hidden"},
     "rms_norm": {"x": "hidden", "out": "hidden", "layer": "", "which": ""},
@@ -46,6 +48,8 @@ KERNELS: Mapping[str, Mapping[str, str]] = {
     "probe": {"k": "", "v": ""},  # the driver's own: reads both ranges
 }
 """The arguments of each kernel; of a range that has as many rows as the kernel computes the name of its width."""
+
+_SIZED = {kernel: [(name, width) for name, width in KERNELS[kernel].items() if width] for kernel in KERNELS}
 
 
 class WrongEntry(Exception):
@@ -119,7 +123,7 @@ class Buffer:
         return self.rows * self.width
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)  # frozen ones take three times as long to make
 class LoggedCall:
     """An entry of a log that is right: a call of the device."""
 
@@ -141,7 +145,7 @@ class LoggedCall:
     @property
     def is_work(self) -> bool:
         """Whether it takes a place in a stream."""
-        return self.name not in ("stream", "event", "alloc_pinned", "record_stream", "record", "sync")
+        return self.name not in _NO_WORK
 
 
 class LoggedDevice:
@@ -156,13 +160,20 @@ class LoggedDevice:
         self.buffers: list[Buffer] = []
         self.device_values = 0
         self.pinned_values = 0
+        self._widths: Mapping[str, tuple[int, ...]] = {
+            "hidden": (config.hidden,),
+            "q": (config.q_width,),
+            "kv": (config.kv_width,),
+            "q or kv": (config.q_width, config.kv_width),
+            "vocab": (config.vocab,),
+        }
 
     def take(self, entry: object) -> LoggedCall:
         """Return the call of an entry. Raises `WrongEntry`, and has changed nothing then."""
         if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[0], str):
             raise WrongEntry("is not an entry [call, ids, rows, line]")
         name, ids, rows, line = entry
-        if not _is_number(line, 0, _MOST_LINE):
+        if type(line) is not int or not 0 <= line < _MOST_LINE:
             raise WrongEntry("has no line")
         if name in KERNELS:
             return self._launch(name, ids, rows, line)
@@ -224,7 +235,7 @@ class LoggedDevice:
         to, of = self._span([ids[0], *rows[:2]]), self._span([ids[1], *rows[2:]])
         stream = self._stream(ids[2])
         target, source = self.buffers[to.buffer], self.buffers[of.buffer]
-        if to.rows != of.rows or target.width != source.width:
+        if to.hi - to.lo != of.hi - of.lo or target.width != source.width:
             raise WrongEntry("copies between ranges of different sizes")
         if target.stream is None and source.stream is None:
             raise WrongEntry("copies from pinned memory to pinned memory")
@@ -281,9 +292,9 @@ class LoggedDevice:
         return len(self.buffers) - 1
 
     def _stream(self, number: Any) -> int:
-        if not _is_number(number, 0, len(self.streams)):
-            raise WrongEntry("names a stream that does not exist")
-        return int(number)
+        if type(number) is int and 0 <= number < len(self.streams):
+            return number
+        raise WrongEntry("names a stream that does not exist")
 
     def _event(self, number: Any) -> int:
         if not _is_number(number, 0, self.events):
@@ -291,10 +302,11 @@ class LoggedDevice:
         return int(number)
 
     def _buffer(self, number: Any) -> Buffer:
-        buffer: Buffer | None = self.buffers[number] if _is_number(number, 0, len(self.buffers)) else None
-        if buffer is None or buffer.is_freed:
-            raise WrongEntry("names a buffer that does not exist or was freed")
-        return buffer
+        if type(number) is int and 0 <= number < len(self.buffers):
+            buffer = self.buffers[number]
+            if not buffer.is_freed:
+                return buffer
+        raise WrongEntry("names a buffer that does not exist or was freed")
 
     def _device_memory(self, number: Any) -> Buffer:
         buffer = self._buffer(number)
@@ -307,7 +319,7 @@ class LoggedDevice:
             raise WrongEntry("has no range")
         number, lo, hi = value
         buffer = self._buffer(number)
-        if not _is_number(lo, 0, buffer.rows + 1) or not _is_number(hi, lo, buffer.rows + 1):
+        if not (type(lo) is int and type(hi) is int and 0 <= lo <= hi <= buffer.rows):
             raise WrongEntry("has a range outside its buffer")
         if on_device and buffer.stream is None:
             raise WrongEntry("works on pinned memory")
@@ -337,26 +349,18 @@ class LoggedDevice:
 
     def _check_sizes(self, kernel: str, arguments: Mapping[str, Any]) -> None:
         """Raise `WrongEntry` unless the ranges have the sizes that the kernel wants."""
-        config = self.config
-        widths = {
-            "hidden": (config.hidden,),
-            "q": (config.q_width,),
-            "kv": (config.kv_width,),
-            "q or kv": (config.q_width, config.kv_width),
-            "vocab": (config.vocab,),
-            "of x": (self.buffers[arguments["x"].buffer].width,) if kernel == "add" else (),
-        }
+        config, buffers = self.config, self.buffers
         rows = _rows(kernel, arguments)
-        for name, width in KERNELS[kernel].items():
-            if width and (
-                arguments[name].rows != rows or self.buffers[arguments[name].buffer].width not in widths[width]
-            ):
+        for name, width in _SIZED[kernel]:
+            span = arguments[name]
+            fitting = self._widths[width] if width != "of x" else (buffers[arguments["x"].buffer].width,)
+            if span.hi - span.lo != rows or buffers[span.buffer].width not in fitting:
                 raise WrongEntry(f"has a wrong size of {name}")
         if kernel == "logits" and rows != 1:
             raise WrongEntry("has a wrong size of x")
         if kernel == "attention":
-            keys = [sum(span.rows for span in arguments[name]) for name in "kv"]
-            if any(self.buffers[span.buffer].width != config.kv_width for name in "kv" for span in arguments[name]):
+            keys = [sum([span.hi - span.lo for span in arguments[name]]) for name in "kv"]
+            if any(buffers[span.buffer].width != config.kv_width for name in "kv" for span in arguments[name]):
                 raise WrongEntry("has a wrong width of k or v")
             if keys[0] != keys[1] or keys[0] < 1:
                 raise WrongEntry("has different numbers of rows of k and v")
@@ -366,8 +370,10 @@ def _rows(kernel: str, arguments: Mapping[str, Any]) -> int:
     """The number of rows that a kernel computes."""
     if kernel == "embed":
         return len(arguments["tokens"])
-    first = next((arguments[name] for name in ("q", "x", "out") if name in arguments), None)
-    return 0 if first is None else int(first.rows)
+    for name in ("q", "x", "out"):
+        if name in arguments:
+            return int(arguments[name].hi - arguments[name].lo)
+    return 0
 
 
 def _is_number(value: Any, least: int, end: int | None) -> bool:

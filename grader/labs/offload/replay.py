@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from grader.labs.offload.dense import Array, model_of, pair_lengths
 from grader.labs.offload.device import VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan, WrongEntry
 from grader.labs.offload.races import Race, Races, StreamWork
-from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule
+from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule, may_hold_garbage
 
 CPU = ("k_cache_cpu", "v_cache_cpu")
 RING = ("layer_k_cache", "layer_v_cache")
@@ -24,6 +24,7 @@ _MOST_COST = 1 << 22
 _ENTRY_COST = 200
 _READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
 """Work that computes nothing of what it reads."""
+_NO_HOLES = np.zeros(1, dtype=bool)
 _SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
 
 
@@ -131,8 +132,11 @@ class Replay:
 
     def _pay(self, call: LoggedCall) -> None:
         """Raise `CannotJudge` when a case costs more than a program can need."""
-        rows = sum(span.rows for span in (*call.reads, *call.writes))
-        self.cost += _ENTRY_COST + rows
+        self.cost += _ENTRY_COST
+        for span in call.reads:
+            self.cost += span.hi - span.lo
+        for span in call.writes:
+            self.cost += span.hi - span.lo
         if call.name == "attention":
             self.cost += call.arguments["q"].rows * sum(span.rows for span in call.arguments["k"])
         elif call.buffer >= 0:
@@ -150,9 +154,9 @@ class Replay:
         log.races += races
         if work is not None:
             log.works.append(work)
-            if call.name not in _READ_NOTHING:
-                log.garbage += [(call, row) for row in [self._garbage(call)] if row is not None]
-            result = self.memory.run(call)
+            if call.name not in _READ_NOTHING and (row := self._garbage(call)) is not None:
+                log.garbage.append((call, row))
+            result = self.memory.run(call) if call.name != "alloc" else None  # what was created holds garbage already
             if call.name in ("k_proj", "v_proj") and result is not None:
                 results = log.keys if call.name == "k_proj" else log.values
                 results.setdefault(call.arguments["layer"], []).append(result.copy())
@@ -161,7 +165,8 @@ class Replay:
     def _garbage(self, call: LoggedCall) -> RowSpan | None:
         """The first row with garbage that a kernel is about to read; None if there is none."""
         for span in call.reads:
-            holes = np.isnan(self.memory.rows(span)).any(axis=-1)
+            rows = self.memory.rows(span)
+            holes = np.isnan(rows).any(axis=-1) if may_hold_garbage(rows) else _NO_HOLES
             if holes.any():
                 row = span.lo + int(holes.argmax())
                 return RowSpan(span.buffer, row, row + 1)

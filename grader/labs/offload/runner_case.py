@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -219,10 +219,8 @@ class RunnerCase:
     def overlap(self, log: Log) -> list[Finding]:
         """What a decode step orders too much."""
         copies: dict[int, list[StreamWork]] = {}
-        for work in log.works:
-            layer = _load(self.replay, work)
-            if layer is not None:
-                copies.setdefault(layer[0], []).append(work)
+        for work, load in _loads(self.replay, log):
+            copies.setdefault(load[0], []).append(work)
         attentions = [work for work in log.works if work.call.name == "attention"]
         ends = {work.call.arguments["layer"]: work for work in log.works if work.call.name == "o_proj"}
         pairs = serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers)
@@ -234,15 +232,17 @@ class RunnerCase:
         return None if number is None else RowSpan(number, 0, self.replay.device.buffers[number].rows)
 
 
-def _load(replay: Replay, work: StreamWork) -> tuple[int, int, str, range] | None:
-    """The layer, buffer, "k" or "v" and CPU rows of a copy from the CPU caches to the ring; None for other work."""
-    if work.call.name != "copy":
-        return None
-    to, of = work.call.writes[0], work.call.reads[0]
-    source = replay.name_of(of.buffer)
-    if source not in CPU or replay.name_of(to.buffer) not in RING or not of.rows:
-        return None
-    return of.lo // replay.config.cpu_rows, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
+def _loads(replay: Replay, log: Log) -> Iterator[tuple[StreamWork, tuple[int, int, str, range]]]:
+    """Yield the copies from the CPU caches to the ring, each with its layer, buffer, "k" or "v", and CPU rows."""
+    names = {number: name for name, number in [*replay.storage.items()][::-1]}
+    for work in log.works:
+        if work.call.name != "copy":
+            continue
+        to, of = work.call.writes[0], work.call.reads[0]
+        source = names.get(of.buffer, "")
+        if source in CPU and names.get(to.buffer) in RING and of.rows:
+            layer, buffer = of.lo // replay.config.cpu_rows, to.lo // replay.config.max_seq_len
+            yield work, (layer, buffer, source[0], range(of.lo, of.hi))
 
 
 def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:
@@ -252,11 +252,7 @@ def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[li
     """
     loads: list[list[int]] = []
     rows: dict[str, list[int]] = {}
-    for work in log.works:
-        load = _load(replay, work)
-        if load is None:
-            continue
-        layer, buffer, kind, places = load
+    for _, (layer, buffer, kind, places) in _loads(replay, log):
         if [layer, buffer] not in loads:
             loads.append([layer, buffer])
         rows.setdefault(f"{layer} {kind}", []).extend(places)

@@ -75,13 +75,15 @@ def _the_long_way(value: object) -> object:
 
 @given(_VALUES)
 def test_both_ways_say_the_same(value: object) -> None:
+    """Whatever a value is made of, also when it is read a second time."""
     assert _outcome(plain.text_of, value) == _outcome(_the_long_way, value)
-    assert _outcome(plain.text_of, value) == _outcome(_the_long_way, value), "when it is read again"
+    assert _outcome(plain.text_of, value) == _outcome(_the_long_way, value)
 
 
 @pytest.mark.parametrize("depth", [plain.MOST_DEPTH - 1, plain.MOST_DEPTH, plain.MOST_DEPTH + 1, 900, 5000])
 @pytest.mark.parametrize("beside", [[], [[]] * 20, ["["], ["]]"]])
 def test_a_value_may_only_be_so_deep(depth: int, beside: list[object]) -> None:
+    """Brackets in texts, and many lists beside each other, change nothing about it."""
     value: object = [*beside]
     for number in range(depth - 1):
         value = [value] if number % 2 else {"a": value}
@@ -91,12 +93,14 @@ def test_a_value_may_only_be_so_deep(depth: int, beside: list[object]) -> None:
 
 @pytest.mark.parametrize("count", [plain.MOST_VALUES - 1, plain.MOST_VALUES, plain.MOST_VALUES + 1])
 def test_a_value_may_only_be_so_large(count: int) -> None:
+    """The number of values and the length of a text are limited."""
     assert _outcome(plain.text_of, [1] * count) == _outcome(_the_long_way, [1] * count)
     assert _outcome(plain.text_of, {"a": [[]] * count}) == _outcome(_the_long_way, {"a": [[]] * count})
     assert _outcome(plain.text_of, "x" * (4 * count)) == _outcome(_the_long_way, "x" * (4 * count))
 
 
 def test_texts_are_forgotten_when_there_are_many() -> None:
+    """What is remembered has a bound."""
     for number in range(2 * plain._MOST_TEXTS):
         assert plain.text_of([number]) == f"[{number}]"
 
