@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grader.assignment.input_file import TomlTable, short
-from grader.core.case import Case, Expected, Generated, Grammar, Number, Signature
+from grader.core.case import Case, Expected, Generated, Grammar, Number, Signature, pack
 from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import Step, play
 from grader.core.verdict import Visibility
@@ -120,7 +120,8 @@ class _CaseReader:
             except (CannotPoke, CannotGoOn) as error:
                 table.complain("seeds", f"the reference cannot play the trace of seed {number}: {error}")
                 break
-        return Generated(seeds=seeds, length=length, traces=tuple(traces), digests=tuple(digests))
+        packed = tuple(map(pack, traces))
+        return Generated(seeds=seeds, length=length, traces=tuple(traces), digests=tuple(digests), packed=packed)
 
     def _seeds(self) -> range:
         """The seeds of random traces, both ends included."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import json
+import marshal
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -242,6 +243,20 @@ def _operation(  # noqa: PLR0917 - what is pickled has no names
 copyreg.pickle(Operation, _reduced)
 
 
+def listed(operations: Iterable[Operation]) -> list[list[object]]:
+    """Return calls as [name, [argument, ...]], with lists as arguments, as JSON has them."""
+    return [[operation.name, [*map(_listed, operation.arguments)]] for operation in operations]
+
+
+def _listed(argument: Argument) -> object:
+    return [*map(_listed, argument)] if isinstance(argument, tuple) else argument
+
+
+def pack(operations: Iterable[Operation]) -> bytes:
+    """Return calls as the harness of a Python submission takes many of them: `listed`, in the format of marshal."""
+    return marshal.dumps(listed(operations))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """The random traces of a case of kind generated, and what the reference does in them."""
@@ -252,6 +267,8 @@ class Generated:
     traces: tuple[tuple[Operation, ...], ...] = field(repr=False, default=())
     digests: tuple[bytes, ...] = field(repr=False, default=())
     """For each trace the SHA-256 of its records (see `digest`)."""
+    packed: tuple[bytes, ...] = field(repr=False, compare=False, default=())
+    """Each trace as `pack` makes it; none where that was not done in advance."""
     every: int | None = None
     """The state is read after so many operations; None: as many as the lab says (`Grammar.every`)."""
 
@@ -261,6 +278,8 @@ class Generated:
 
         What a program gets wrong stays wrong, and a trace that fails is played again, alone and with all states.
         """
+        if every == 1:  # records are canonical
+            return hashlib.sha256(b"[%b]" % b",".join(records)).digest()
         decoded = list(map(json.loads, records))
         for number in range(len(decoded) - 1):
             if (number + 1) % every:

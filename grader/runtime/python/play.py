@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from grader.core.case import Case, Generated
+from grader.core.case import Case, Generated, listed, pack
 from grader.core.errors import TooBusy
 from grader.core.verdict import SourceLine, Verdict, Visibility
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
@@ -70,23 +70,21 @@ class _Heard:
 
 
 def line_of(number: int, operations: Iterable[Operation]) -> dict[str, object]:
-    """Return the line of a plan for a case."""
-    return {"case": number, "operations": _described(operations)}
-
-
-def _described(operations: Iterable[Operation]) -> list[list[object]]:
-    return [[operation.name, list(operation.arguments)] for operation in operations]
+    """Return the message of a plan for a case."""
+    return {"case": number, "operations": listed(operations)}
 
 
 def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
-    """Yield the lines of a plan for a case: random traces come in parts."""
-    if case.generated is None:
+    """Yield the messages of a plan for a case: random traces come in parts."""
+    generated = case.generated
+    if generated is None:
         yield line_of(number, case.trace.operations)
         return
-    traces = [_described(operations) for operations in case.generated.traces]
-    for first in range(0, len(traces), _TOGETHER):
-        line = {"case": number, "first": first, "traces": traces[first : first + _TOGETHER]}
-        yield line if case.generated.every is None else {**line, "every": case.generated.every}
+    packed, lengths = generated.packed or tuple(map(pack, generated.traces)), [*map(len, generated.traces)]
+    for first in range(0, len(packed), _TOGETHER):
+        part = slice(first, first + _TOGETHER)
+        line = {"case": number, "first": first, "traces": packed[part], "lengths": lengths[part]}
+        yield line if generated.every is None else {**line, "every": generated.every}
 
 
 @dataclass(slots=True)

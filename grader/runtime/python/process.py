@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from grader.core.verdict import EXCEPTION, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
+from grader.runtime.python.compiled import compiled, module_code
 from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -32,6 +33,7 @@ INTERPRETER = os.path.realpath(sys.executable)
 
 _HARNESS = Path(__file__).parent / "harness"
 _HEAD = struct.Struct(">BII")
+_LENGTH = struct.Struct(">I")
 _STARTING = 1.0
 _VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 _OPTIONS = ("-s", "-S", "-P", "-B")
@@ -60,7 +62,7 @@ def run(
     check: bool = False,
     total: float,
 ) -> Completed:
-    """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time."""
+    """Run one harness on a source with these messages of its plan, at most `total` seconds of its own time."""
     limits = work.budget.limits
     names = tuple(modules)
     header = {
@@ -68,10 +70,10 @@ def run(
         "every": table.every,
         "module": table.module,
         "file": f"{table.module}.py",
-        "source": source.decode("latin-1"),
-        "table": table.described(),
+        "source": source,
+        "table": compiled(table),
         "demanded": list(table.demanded),
-        "given": dict(given),
+        "given": {name: module_code(text, f"{name}.py") for name, text in given.items()},
         "imports": [*names, *_imported((*given.values(), table.defines))],
         "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *given}),
         "limits": {
@@ -86,7 +88,7 @@ def run(
     work.clear()
     for name, content in _harness().items():
         work.add(name, content)
-    plan = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (header, *lines))
+    plan = b"".join(map(_message, (header, *lines)))
     patience = total + _STARTING
     return work.run(
         lambda ends: [INTERPRETER, *_OPTIONS, "play.pyc", *map(str, ends)],
@@ -102,6 +104,12 @@ def run(
         channels=1,
         variables=_VARIABLES,
     )
+
+
+def _message(value: Mapping[str, Any]) -> bytes:
+    """A message of the feed, as harness/play.py reads it."""
+    content = marshal.dumps(dict(value))
+    return _LENGTH.pack(len(content)) + content
 
 
 @cache

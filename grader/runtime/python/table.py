@@ -71,11 +71,6 @@ class CallTable:
             if any(called in names for called in re.findall(r"(\w+)\(", text))
         )
 
-    def described(self) -> dict[str, object]:
-        """The table as the harness reads it."""
-        names = ("setup", "defines", "calls", "parameters", "takes", "gives", "reads", "errors")
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass(frozen=True, slots=True)
 class DerivedStep:

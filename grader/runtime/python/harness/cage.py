@@ -6,7 +6,6 @@ itself, to its parent and to the machine.
 
 import resource
 import sys
-import types
 
 MEMORY = 192 << 20
 _HARMLESS = frozenset(
@@ -32,8 +31,8 @@ _NEVER = ("ctypes", "_ctypes")
 """Modules that reach any memory, which other modules import too."""
 _HIDDEN = frozenset(
     (
-        *("os", "posix", "posixpath", "_signal", "signal", "resource", "select", "json"),
-        *("cage", "modules", "plain", "program", "__main__"),
+        *("os", "posix", "posixpath", "_signal", "signal", "resource", "select", "json", "_json", "gc"),
+        *("cage", "look", "modules", "plain", "program", "__main__"),
     )
 )
 
@@ -52,12 +51,17 @@ def close_in(cpu_seconds):
         resource.setrlimit(what, (most, most))
 
 
-def hide_modules(allowed):
-    """Take modules away that the program does not name: what imports them anew is refused."""
-    for name in list(sys.modules):
-        if name.partition(".")[0] in _HIDDEN and name.partition(".")[0] not in allowed:
-            del sys.modules[name]
-    sys.modules["__main__"] = types.ModuleType("__main__")  # inspect wants one
+def modules_to_hide(allowed):
+    """Return the names of imported modules that a program does not name."""
+    tops = _HIDDEN - set(allowed)
+    return [name for name in sys.modules if name.partition(".")[0] in tops]
+
+
+def hide_modules(names):
+    """Take modules away: what imports them anew is refused."""
+    for name in names:
+        del sys.modules[name]
+    sys.modules["__main__"] = type(sys)("__main__")  # inspect wants one
 
 
 def forbid_memory():

@@ -2,9 +2,9 @@
 
     python -s -S -P -B play.pyc FEED CHANNEL
 
-FEED gives a header line, then a line for each case, all JSON. What a child sends through a pipe of its own is passed on
-through CHANNEL in frames of this process, so that frames, the numbers of cases, limits and endings are not a program's
-to write: kind (1 byte), case (4), length (4), body. Kinds:
+FEED gives a header, then a message for each case, in marshal's format and behind their lengths (4 bytes). What a child
+sends through a pipe of its own is passed on through CHANNEL in frames of this process, so that frames, the numbers of
+cases, limits and endings are not a program's to write: kind (1 byte), case (4), length (4), body. Kinds:
 
     B  a case begins (again)         S  record after an operation     R  lines of a refusal
     T  all records of a trace        L  what the watched call did     D  all was played
@@ -12,10 +12,11 @@ to write: kind (1 byte), case (4), length (4), body. Kinds:
     E  how the child ended           C  what a check shows            Z  no case is left
 """
 
-import json
+import _signal as signal
+import gc
+import marshal
 import os
 import select
-import signal
 import struct
 import sys
 import time
@@ -49,31 +50,31 @@ _KNOWN = frozenset(b"SRTLDXHCI")
 def main():
     """Play what the feed asks for."""
     feed, channel = int(sys.argv[1]), int(sys.argv[2])
-    arrived = _lines(feed)
-    header = json.loads(next(arrived))
+    arrived = _messages(feed)
+    header = next(arrived)
     harness = Harness(header, feed, channel)
     if header["check"]:
         harness.check()
     else:
         harness.begin(header["imports"])
-        for line in arrived:
-            harness.case(json.loads(line))
+        for case in arrived:
+            harness.case(case)
     harness.frame(b"Z", 0, b"")
 
 
-def _lines(descriptor):
-    """Yield the lines of the feed, reading no further than needed: a child holds what was read of it."""
-    left = b""
-    while True:
-        line, newline, rest = left.partition(b"\n")
-        if newline:
-            left = rest
-            yield line
-            continue
-        chunk = os.read(descriptor, _CHUNK)
-        if not chunk:
-            return
-        left += chunk
+def _messages(descriptor):
+    """Yield the messages of the feed, reading no further than needed: a child holds what was read of it."""
+    while head := _read(descriptor, _PLACE.size):
+        yield marshal.loads(_read(descriptor, *_PLACE.unpack(head)))  # noqa: S302 - of the grader
+
+
+def _read(descriptor, size):
+    """Read so many bytes; fewer at the end of the feed."""
+    parts = []
+    while size and (part := os.read(descriptor, min(size, _CHUNK))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 class Harness:
@@ -84,7 +85,7 @@ class Harness:
         self.descriptors = feed, channel
         self.channel = channel
         self.file = header["file"]
-        self.source = header["source"].encode("latin-1")
+        self.source = header["source"]
         self.limits = header["limits"]
         self.left = self.limits["total"]
         self.hangs = self.limits["hangs"]
@@ -92,24 +93,29 @@ class Harness:
         self.hung_together = set()
         self.code = self.table = None
         self.given = None
+        self.hidden = ()
 
     def begin(self, names):
         """Compile everything that children need."""
         self.code = compile(self.source, self.file, "exec", dont_inherit=True)
         self.table = program.CompiledTable(self.header["table"])
-        codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
-        self.given = modules.Given(codes, recorded=self.table.reads_calls)
+        self.given = modules.Given(self.header["given"], recorded=self.table.reads_calls)
         cage.forbid_memory()
         modules.preload(name for name in names if name not in self.header["given"])
         cage.refuse_unheard()
+        self.hidden = cage.modules_to_hide(self.header["imports_allowed"])
 
     def check(self):
         """Compile the text in one child, execute it in another one, and report both."""
-        modules.preload_encoding(self.source)
+        import json  # noqa: PLC0415 - nothing but a check needs these, and they take time at each start
+
+        import look  # noqa: PLC0415
+
+        look.preload_encoding(self.source)
         looked = []
 
-        def look(send):
-            problems, names, empty = modules.look(self.source, self.file, self.header["given"])
+        def look_at(send):
+            problems, names, empty = look.look(self.source, self.file, self.header["given"])
             send(b"C", encoded({"problems": problems, "imports": names, "empty": empty}).encode())
 
         def heard(kind, body):
@@ -119,7 +125,7 @@ class Harness:
         def patience():
             return _PATIENCE * self._limit
 
-        ended = self.child(look, heard, patience)
+        ended = self.child(look_at, heard, patience)
         self.frame(b"E", 0, encoded(ended).encode())
         if not looked or looked[0]["problems"]:
             return
@@ -141,7 +147,7 @@ class Harness:
         name, demanded = self.header["module"], self.header["demanded"]
         runner = program.Submission(self.table, self.code, name, self.file, demanded, self.given, send)
         program.answer_interruptions(runner)
-        cage.hide_modules(self.header["imports_allowed"])
+        cage.hide_modules(self.hidden)
         cage.refuse_doors()
         return runner
 
@@ -210,14 +216,15 @@ class Harness:
 
         What traces do to each other counts in none of them: one that fails here is played again, alone.
         """
-        number, first, traces = case["case"], case["first"], case["traces"]
+        number, first, traces, lengths = case["case"], case["first"], case["traces"], case["lengths"]
         every = case.get("every", self.header["every"])
         done = []
 
         def play(send):
+            left = [*map(marshal.loads, traces[len(done) :])]  # it is a door that the child closes
             runner = self._runner(send)
             runner.execute()
-            for operations in traces[len(done) :]:
+            for operations in left:
                 records = []
                 runner.play(operations, records.append, every=every, explains=False)
                 send(b"T", f"[{','.join(records)}]".encode())
@@ -232,7 +239,7 @@ class Harness:
         for _ in range(_MOST_CHILDREN):
             if len(done) >= len(traces) or self.left <= 0 or number in self.hung_together:
                 break
-            operations = sum(map(len, traces[len(done) :]))
+            operations = sum(lengths[len(done) :])
             if self.child(play, heard, lambda: _PATIENCE * self._limit, operations)["hang"]:
                 self.hung_together.add(number)
             done.append(None)
@@ -241,6 +248,7 @@ class Harness:
     def child(self, play, heard, limit, operations=0):
         """Fork, let the child play these operations, hear what it sends, and return how it ended."""
         sys.stdout.flush()
+        gc.freeze()  # a collection in the child would copy every page on which there is an object of this process
         end, its_end = os.pipe()
         pid = os.fork()
         if pid == 0:

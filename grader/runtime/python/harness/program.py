@@ -1,23 +1,16 @@
 """Run one trace on a student's module by the lab's table: call by call, with a report after each.
 
-Everything here but the compilation of the table happens in a process that has given up its rights. What the module does
-to this process (patched built-in functions, wild objects, endless loops) ends or distorts its own trace only.
-
-The table's texts are those that a student reads in a reproduction. Each becomes the code of a function, because a call
-of a function passes no audit hook, and texts are executed several times for each operation.
+Everything here happens in a process that has given up its rights. What the module does to this process (patched
+built-in functions, wild objects, endless loops) ends or distorts its own trace only.
 """
 
-import ast
-import re
-import signal
+import _signal as signal
 import sys
-import types
 
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain, text_of
 
 identity = object.__hash__
 """Of the very object, as `id`, which an audit event would make several times as slow."""
-_PLACE = re.compile(r"\[?(?P<among>.+)\[\{\}\]\]?")
 _FUNCTION = type(lambda: None)
 _MOST_STEPS = 5_000
 _MOST_LINES = 200
@@ -25,65 +18,24 @@ _MOST_FRAMES = 24
 
 
 class CompiledTable:
-    """All texts of a lab's table, compiled once for all cases."""
+    """The lab's table, whose texts are code; see grader/runtime/python/compiled.py."""
 
     def __init__(self, described):
-        self.setup = compile(described["setup"], "<setup>", "exec")
-        self.defines = compile(described["defines"], "<defines>", "exec")
+        self.setup = described["setup"]
+        self.defines = described["defines"]
         self.parameters = described["parameters"]
-        self.calls = {name: _statements(name, text) for name, text in described["calls"].items()}
-        self.takes = {name: _taking(text) for name, text in described["takes"].items()}
-        self.among = {name: _among(text) for name, text in described["takes"].items()}
+        self.calls = described["calls"]
+        self.takes = described["takes"]
+        self.among = described["among"]
         self.gives = described["gives"]
-        self.reads = {name: _value(name, text) for name, text in described["reads"].items()}
+        self.reads = described["reads"]
         self.errors = frozenset(described["errors"])
-        texts = [described["defines"], *described["calls"].values(), *described["reads"].values()]
-        self.reads_calls = any("calls_of(" in text for text in texts)
+        self.reads_calls = described["reads_calls"]
 
 
 def bound(codes, space):
     """Return the functions of these codes, with their names in `space`."""
     return {name: code and _FUNCTION(code, space) for name, code in codes.items()}
-
-
-def _statements(name, text):
-    """Compile statements; names that they assign are global, and the value of a last expression is returned."""
-    body = ast.parse(text).body
-    if body and isinstance(body[-1], ast.Expr):
-        body[-1] = ast.Return(body[-1].value)
-    assigned = {node.id for node in ast.walk(ast.Module(body, [])) if _is_assigned(node)}
-    outside = [ast.Global(sorted(assigned))] if assigned else []
-    function = ast.parse("def call(): pass").body[0]
-    function.body = [*outside, *body]
-    return _code(ast.Module([function], []), name)
-
-
-def _is_assigned(node):
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
-def _value(name, text, parameters=""):
-    """Compile an expression."""
-    return _code(ast.parse(f"lambda {parameters}: ({text})"), name)
-
-
-def _code(tree, name):
-    """Return the code of the function that a module consists of."""
-    module = compile(ast.fix_missing_locations(tree), f"<{name}>", "exec")
-    return next(value for value in module.co_consts if hasattr(value, "co_code"))
-
-
-def _taking(text):
-    """Compile what an argument stands for: "[block[{}]]" takes a list, "block[{}]" a single value."""
-    if text.startswith("[") and text.endswith("]"):
-        text = f"[{text[1:-1].format('_item')} for _item in _given]"
-    return _value("argument", text.format("_given"), "_given")
-
-
-def _among(text):
-    """Compile the list or dict in which an argument's objects are; None where the text has no such form."""
-    match = _PLACE.fullmatch(text)
-    return _value("objects", match["among"]) if match else None
 
 
 class Ended(Exception):
@@ -146,7 +98,7 @@ class Submission:
     def execute(self):
         """Execute the given modules and the student's, which then may be imported under their names. Raises `Ended`."""
         self.given.execute()
-        module = sys.modules[self.name] = types.ModuleType(self.name)
+        module = sys.modules[self.name] = type(sys)(self.name)
         module.__dict__["__file__"] = self.file
         try:
             exec(self.code, module.__dict__)

@@ -1,0 +1,107 @@
+"""Look at the text of a submission before it is executed: can it be compiled, and which modules does it name?
+
+Only a check needs this file, and the modules that it imports.
+"""
+
+import ast
+import codecs
+import contextlib
+import re
+import sys
+
+_REFUSED = {
+    "ctypes",
+    "antigravity",
+    "this",
+    "turtle",
+    "turtledemo",
+    "tkinter",
+    "idlelib",
+    "lib2to3",
+    "ensurepip",
+    "venv",
+}
+_PRIVATE = {"__future__", "_thread"}
+_MOST_PROBLEMS = 20
+_MOST_NAMES = 100
+"""The most modules that are imported for a program."""
+_MOST_CHARACTERS = 100
+
+
+def may_be_imported(name, given):
+    """Whether a submission may import this module: the standard library's public ones, and what the lab gives."""
+    top, *below = name.split(".")
+    if top in given:
+        return True
+    public = top in _PRIVATE or not any(part.startswith("_") for part in (top, *below))  # __main__ runs a program
+    return public and top in sys.stdlib_module_names and top not in _REFUSED
+
+
+def preload_encoding(source):
+    """Load the encoding that a text names for itself: what compiles it can open no file."""
+    named = re.match(rb"(?:[ \t\f]*#[^\r\n]*\r?\n|\s*\r?\n)?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]{1,40})", source)
+    if named:
+        with contextlib.suppress(Exception):  # the compiler will say so
+            codecs.lookup(named[1].decode("ascii"))
+
+
+def look(source, file, given):
+    """Return what is wrong with a text (line, column, message), the modules that it names, and its empty functions."""
+    try:
+        tree = compile(source, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        compile(source, file, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return [[error.lineno or 1, error.offset or 0, error.msg]], [], []
+    except RecursionError:
+        return [[1, 0, "it is nested too deep to be compiled"]], [], []
+    except MemoryError:
+        return [[1, 0, "it is nested too deep, or is too long, to be compiled"]], [], []
+    except Exception as error:  # of its bytes, or of the encoding that it names
+        return [[1, 0, f"it cannot be compiled: {type(error).__name__}: {error}"[:_MOST_CHARACTERS]]], [], []
+    problems, names = [], {}
+    for node in ast.walk(tree):
+        for name in _imported(node):
+            names[name] = None
+    for node in tree.body:
+        for name in _imported(node):
+            if not may_be_imported(name, given) and len(problems) < _MOST_PROBLEMS:
+                shown = name[:_MOST_CHARACTERS]
+                problems.append(
+                    [node.lineno, node.col_offset + 1, f"{shown} is not among the modules that may be imported"]
+                )
+    return problems, [name for name in names if may_be_imported(name, ())][:_MOST_NAMES], _empty(tree)[:_MOST_NAMES]
+
+
+def _empty(tree):
+    """The names of the functions that only return, and of the classes whose constructor does."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            constructors = [each for each in node.body if getattr(each, "name", "") == "__init__"]
+            names[node.name] = any(_only_returns(each) for each in constructors)
+        elif isinstance(node, ast.FunctionDef):
+            names[node.name] = names.get(node.name, True) and _only_returns(node)
+    return [name for name, empty in names.items() if empty]
+
+
+def _only_returns(function):
+    """Whether a body has at most a docstring and a statement that returns a constant or raises NotImplementedError."""
+    body = [each for each in function.body if not isinstance(each, ast.Pass) and not _is_constant(each)]
+    if not body:
+        return True
+    names = {getattr(node, "id", "") for node in ast.walk(body[0]) if isinstance(node, (ast.Name, ast.Call))}
+    demanded = {"NotImplementedError", ""} if isinstance(body[0], ast.Raise) else set()
+    return len(body) == 1 and isinstance(body[0], (ast.Return, ast.Raise)) and names <= demanded
+
+
+def _is_constant(statement):
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _imported(node):
+    """The modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [("." * node.level) + (node.module or "")]
+    return []
