@@ -41,7 +41,8 @@ class Memory:
 
     def create(self, number: int, rows: int, width: int) -> None:
         """A new buffer, which holds garbage."""
-        self.contents[number] = np.full((rows, width), np.nan)
+        self.contents[number] = np.empty((rows, width))
+        self.contents[number].fill(np.nan)
 
     def rows(self, span: RowSpan) -> Array:
         """The rows of a range: a view."""

@@ -73,11 +73,13 @@ def _text_in_c(value, seen):
     try:
         if type(value) is dict:
             value = {key if type(key) is str else _key(key): item for key, item in dict.items(value)}
-            seen = dumps(value, _FLAT)
         text = "".join(_chunks(value, 0))
     except Exception:  # what is wrong with it is said by `plain`
         return ""
-    if len(text) >= MOST_VALUES or any(key in seen for key in _ODD_KEYS) or (b"l" in seen and _may_be_long(seen)):
+    has_dicts = seen.find(b"{", 1) > 0  # besides the value itself, whose keys are texts now
+    if len(text) >= MOST_VALUES or (b"l" in seen and _may_be_long(seen)):
+        return ""
+    if has_dicts and any(seen.find(key, 1) > 0 for key in _ODD_KEYS):
         return ""
     return "" if text.count("[") + text.count("{") > MOST_DEPTH and _is_deep(text) else text
 

@@ -91,19 +91,20 @@ class Harness:
         self.hangs = self.limits["hangs"]
         self.hanging = set()
         self.hung_together = set()
-        self.code = self.table = None
-        self.given = None
+        self.submission = None
         self.hidden = ()
 
     def begin(self, names):
-        """Compile everything that children need."""
-        self.code = compile(self.source, self.file, "exec", dont_inherit=True)
-        self.table = program.CompiledTable(self.header["table"])
-        self.given = modules.Given(self.header["given"], recorded=self.table.reads_calls)
+        """Make everything that children need: what a child makes itself costs pages of memory."""
+        code = compile(self.source, self.file, "exec", dont_inherit=True)
+        table = program.CompiledTable(self.header["table"])
+        given = modules.Given(self.header["given"], recorded=table.reads_calls)
         cage.forbid_memory()
         modules.preload(name for name in names if name not in self.header["given"])
         cage.refuse_unheard()
         self.hidden = cage.modules_to_hide(self.header["imports_allowed"])
+        name, demanded = self.header["module"], self.header["demanded"]
+        self.submission = program.Submission(table, code, name, self.file, demanded, given)
 
     def check(self):
         """Compile the text in one child, execute it in another one, and report both."""
@@ -144,8 +145,8 @@ class Harness:
         return self.limits["operation"]
 
     def _runner(self, send):
-        name, demanded = self.header["module"], self.header["demanded"]
-        runner = program.Submission(self.table, self.code, name, self.file, demanded, self.given, send)
+        runner = self.submission
+        runner.send = send
         program.answer_interruptions(runner)
         cage.hide_modules(self.hidden)
         cage.refuse_doors()

@@ -54,14 +54,14 @@ def absent(file, name):
 class Submission:
     """The submission's module, executed anew, and the names by which the lab's table speaks of its objects."""
 
-    def __init__(self, compiled, code, name, file, demanded, given, send):
+    def __init__(self, compiled, code, name, file, demanded, given):
         self.table = compiled
         self.code = code
         self.name = name
         self.file = file
         self.demanded = demanded
         self.given = given
-        self.send = send
+        self.send = None
         self.missing = []
         self.space = {}
         self.names = sorted((name, encoded(name)) for name in compiled.reads)
