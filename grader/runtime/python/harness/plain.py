@@ -4,6 +4,7 @@ Types are compared by identity, so that a subclass of int is no int. Every walk 
 """
 
 from _json import encode_basestring_ascii, make_encoder
+from itertools import chain
 from marshal import dumps
 
 UNREADABLE = "!"
@@ -17,14 +18,19 @@ _SMALL = 1 << 60
 _chunks = make_encoder(None, None, encode_basestring_ascii, None, ":", ",", True, False, False)
 """What `json` calls itself to write canonical JSON; to import `json` would take a fifth of the time of a start."""
 _FLAT = 2
-"""A version of marshal's format in which equal values are equal bytes, whoever else refers to them."""
+"""The version of marshal's format that writes a value as often as it occurs. Later ones refer to the first time, so
+that they end soon, however often something is shared."""
 _ODD_KEYS = tuple(b"{" + dumps(each, _FLAT)[:1] for each in (None, True, False, 1, _SMALL, 1.0))
 """How a dict begins whose first key is no text. What sorts with texts is a text: it is enough to look at the first."""
-_MOST_TEXTS = 4096
+_MOST_TEXTS, _MOST_BYTES = 4096, 4096
 _texts = {}
-"""The texts of values by their bytes in marshal's format: most parts of a state are what they were before."""
+"""The texts of values by their bytes in marshal's format: most parts of a state are what they were before. Equal bytes
+are equal values; the same value may have others when more refers to its parts."""
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NUMBERS = frozenset((int, bool, float, type(None)))
+_CONTAINERS = frozenset((list, tuple, dict))
+_are_numbers, _are_containers = _NUMBERS.issuperset, _CONTAINERS.issuperset
 _BUILT_IN = {
     id(value): value.__name__
     for value in vars(__import__("builtins")).values()
@@ -51,8 +57,12 @@ def text_of(value):
         return str(value)
     if kind is bool:
         return "true" if value else "false"
+    if kind not in _CONTAINERS:
+        return encoded(plain(value))
+    if not value:
+        return "{}" if kind is dict else "[]"
     try:
-        seen = dumps(value, _FLAT)
+        seen = dumps(value)
     except Exception:  # what is wrong with it is said by `plain`
         return encoded(plain(value))
     text = _texts.get(seen)
@@ -60,28 +70,72 @@ def text_of(value):
         text = _text_in_c(value, seen) or encoded(plain(value))
         if len(_texts) == _MOST_TEXTS:
             _texts.clear()
-        _texts[seen] = text
+        if len(seen) < _MOST_BYTES:
+            _texts[seen] = text
     return text
+
+
+def _is_bounded(value):
+    """Whether a list, tuple or dict is of known types only, and has no more values, levels and characters than may be.
+
+    C code walks through what is shared again and again, so this has to be known before.
+    """
+    level, room = value if type(value) is not dict else [*value, *dict.values(value)], MOST_VALUES
+    for _ in range(MOST_DEPTH):
+        room -= len(level)
+        if room < 0:
+            return False
+        if _are_numbers(map(type, level)):
+            return True
+        level = [item for item in level if type(item) not in _NUMBERS]
+        if not _are_containers(map(type, level)):
+            room -= sum([len(item) for item in level if type(item) is str])
+            level = [item for item in level if type(item) is not str]
+            if not _are_containers(map(type, level)):
+                return False
+        if sum(map(len, level)) > room:
+            return False
+        values = [dict.values(item) for item in level if type(item) is dict]
+        level = [*chain.from_iterable(level), *chain.from_iterable(values)]
+    return False
 
 
 def _text_in_c(value, seen):
     """Return the text of a value that `plain` takes, found without a walk in Python; "" where that cannot be.
 
-    marshal takes values of exactly the built-in types, and JSON those of them that a record may have. They do not see
-    how large and how deep a value is, and JSON takes further keys.
+    marshal takes values of exactly the built-in types, and JSON those of them that a record may have, but more keys.
     """
     try:
+        if (len(seen) >= MOST_VALUES or _may_share(seen)) and not _is_bounded(value):
+            return ""
+        seen = dumps(value, _FLAT)
         if type(value) is dict:
             value = {key if type(key) is str else _key(key): item for key, item in dict.items(value)}
         text = "".join(_chunks(value, 0))
     except Exception:  # what is wrong with it is said by `plain`
         return ""
-    has_dicts = seen.find(b"{", 1) > 0  # besides the value itself, whose keys are texts now
-    if len(text) >= MOST_VALUES or (b"l" in seen and _may_be_long(seen)):
+    if b"l" in seen and _may_be_long(seen):
         return ""
+    has_dicts = seen.find(b"{", 1) > 0  # besides the value itself, whose keys are texts now
     if has_dicts and any(seen.find(key, 1) > 0 for key in _ODD_KEYS):
         return ""
     return "" if text.count("[") + text.count("{") > MOST_DEPTH and _is_deep(text) else text
+
+
+def _may_share(seen):
+    """Whether a list, tuple or dict may occur twice in a value: then its mark has the bit of what is referred to."""
+    find = seen.find
+    if find(b"\xdb", 1) > 0 or find(b"\xfb", 1) > 0 or find(b"\xa9", 1) > 0 or find(b"\xa8", 1) > 0:
+        return True
+    return b"r\0\0\0\0" in seen
+
+
+def _is_deep(text):
+    """Whether there are more brackets in each other than may be."""
+    left = text.encode().translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(MOST_DEPTH):
+        left = left.replace(b"[]", b"")
+    return bool(left)
 
 
 def _may_be_long(seen):
@@ -92,14 +146,6 @@ def _may_be_long(seen):
             return True
         at = seen.find(b"l", at + 1)
     return False
-
-
-def _is_deep(text):
-    """Whether there are more brackets in each other than may be."""
-    left = text.encode().translate(_BRACKETS, _NO_BRACKETS)
-    for _ in range(MOST_DEPTH):
-        left = left.replace(b"[]", b"")
-    return bool(left)
 
 
 def plain(value):
