@@ -10,13 +10,25 @@ from plain import MOST_VALUES, Unreadable, plain
 _FUNCTION = type(lambda: None)
 
 
+_LATER = {
+    "collections": ("heapq",),
+    "datetime": ("_strptime",),
+    "functools": ("types", "weakref", "typing"),
+    "time": ("_strptime",),
+    "typing": ("inspect", "types"),
+    "warnings": ("re", "linecache", "traceback"),
+}
+"""What functions of a module import only when they are called, such as Counter.most_common in `collections`."""
+
+
 def preload(names):
     """Import modules before a program runs, which itself can open no file."""
     for name in names:
-        try:
-            __import__(name)
-        except (Exception, SystemExit):  # noqa: S112 - of another system; the program will see an ImportError
-            continue
+        for wanted in (name, *_LATER.get(name, ())):
+            try:
+                __import__(wanted)
+            except (Exception, SystemExit):  # noqa: S112 - of another system; the program will see an ImportError
+                continue
 
 
 class Given:
