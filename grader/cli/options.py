@@ -102,8 +102,8 @@ class HowGraded:
     lane: str = option(
         "--lane",
         "NAME",
-        "How programs in C are linked: fast, or stock, with libc as the handout's commands do it. Both must give the "
-        "same result; use it where a result is disputed.",
+        "How programs in C are linked: fast, or stock, with libc as the handout's commands do it, where a result is "
+        "disputed. Only programs that use memory which is not theirs, or all their time, may differ.",
         choices=_LANES,
         default=_LANES[0],
     )

@@ -35,7 +35,7 @@ class GradingOptions:
     allowed: tuple[str, ...] = ()
     """Symbols for which nothing is rejected, because a person has looked at them."""
     stock: bool = False
-    """Whether programs are linked and checked as the handout's own commands do, not as it costs least: for disputes."""
+    """Whether programs are linked as the handout's own command does it, not as it costs least: for disputes."""
 
 
 DEFAULTS = GradingOptions()

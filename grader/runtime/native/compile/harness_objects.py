@@ -73,7 +73,7 @@ LANES: Mapping[str, Mapping[str, Lane]] = {
 """The lanes by program, in the order in which they are tried."""
 
 STOCK: Mapping[str, str] = dict.fromkeys(LANES, "dynamic")
-"""The only lane to try for a grading with the handout's own commands."""
+"""The only lane to try for a program that is linked as the handout's own command does it."""
 
 
 def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) -> dict[str, dict[str, Lane]]:
