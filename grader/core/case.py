@@ -8,7 +8,7 @@ import json
 import marshal
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader.core.deltas import Delta, deltas, restored
@@ -271,6 +271,16 @@ class Generated:
     """Each trace as `pack` makes it; none where that was not done in advance."""
     every: int | None = None
     """The state is read after so many operations; None: as many as the lab says (`Grammar.every`)."""
+
+    def __post_init__(self) -> None:
+        assert len(self.packed) in {0, len(self.traces)}, "a trace would be played as another"
+
+    def first(self, count: int) -> Generated:
+        """Return the first `count` traces, with all that is known of them."""
+        few = slice(count)
+        return replace(
+            self, seeds=self.seeds[few], traces=self.traces[few], digests=self.digests[few], packed=self.packed[few]
+        )
 
     @staticmethod
     def digest(records: Iterable[bytes], every: int = EVERY) -> bytes:

@@ -137,10 +137,7 @@ def _shortened(case: Case) -> Case:
     """Return a case of random traces with the first of them."""
     if case.generated is None:
         return case
-    whole = case.generated
-    few = slice(-(-len(whole.traces) // _SHARE))
-    first = replace(whole, seeds=whole.seeds[few], traces=whole.traces[few], digests=whole.digests[few])
-    return replace(case, generated=first)
+    return replace(case, generated=case.generated.first(-(-len(case.generated.traces) // _SHARE)))
 
 
 def accepted_samples(lab: str) -> list[Path]:

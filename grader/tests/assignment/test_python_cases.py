@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.assignment.case_files import load
-from grader.core.case import Case, Generated
+from grader.core.case import Case, Generated, pack
 from grader.core.errors import CaseFileError
 from grader.core.model import play
 from grader.tests.support.toy_lab import lab
@@ -77,6 +78,19 @@ def test_random_traces_repeat(tmp_path: Path) -> None:
     assert len(set(generated.digests)) == 3
     trace = Trace(operations=generated.traces[1])
     assert Generated.digest(step.record for step in play(lab().model(trace), trace)) == generated.digests[1]
+
+
+def test_the_first_random_traces_are_a_shorter_case(tmp_path: Path) -> None:
+    """All that belongs to the others goes with them: else a program would be asked to play other traces."""
+    generated = loaded(tmp_path, 'seeds = "3..5"\nlength = 7\n').generated
+
+    assert generated is not None
+    assert generated.packed == tuple(map(pack, generated.traces))
+    shorter = generated.first(2)
+    assert shorter == loaded(tmp_path, 'seeds = "3..4"\nlength = 7\n').generated
+    assert shorter.packed == generated.packed[:2]
+    with pytest.raises(AssertionError, match="played as another"):
+        replace(generated, traces=generated.traces[:2])
 
 
 @pytest.mark.parametrize(
