@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-struct now now;
+struct now now = {.attempt = 1};
 
 struct frame {
     uint64_t token;
@@ -47,34 +47,17 @@ void send_frame(enum kind kind, const void *body, size_t length)
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-/* What the lab reports after an operation. */
-static struct {
-    int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
-    size_t length;
-} record;
+struct record record;
 static HARNESS_LARGE struct {
     const void *address;
     uint32_t round;
 } seen[SEEN];
 static uint32_t seen_round;
 
-/* The addresses from which the words were read, in a build that reports lines. */
-static const void **addresses;
-
 static void note(const void *start, size_t count)
 {
     for (size_t i = 0; now.lines && i < count; i++)
-        addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
-}
-
-const void *address_of(size_t word)
-{
-    return addresses[word];
-}
-
-size_t record_length(void)
-{
-    return record.length;
+        record.addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
 }
 
 void harness_put_of(const void *address, int32_t word)
@@ -118,23 +101,16 @@ void set_up_record(void)
 {
     record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
     if (now.lines)
-        addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
+        record.addresses = harness_pages(RECORD_WORDS * sizeof *record.addresses);
 }
 
-size_t write_record(void)
+void write_record(void)
 {
     record.length = 0;
     seen_round++;
     lab_record();
-    return record.length;
 }
 
-const int32_t *record_words(void)
-{
-    return record.words;
-}
-
-/* Let the lab write the record, and send it. */
 void send_record(void)
 {
     write_record();
