@@ -1,7 +1,7 @@
 """`python -m grader.tests.trials.lanes`: all samples of paged_kv in both lanes, and each case in a process of its own.
 
-All three records of a sample must be equal. Costs are not compared, nor the line at which an endless loop was met. What a
-hostile program does depends on time and on where memory lies, so its records are only shown where they differ; no way
+All three records of a sample must be equal. Costs are not compared, nor the line at which an endless loop was met. What
+a hostile program does depends on time and on where memory lies, so its records are only shown where they differ; no way
 may give it all points. A store far outside the pool meets other memory in the other lane: four samples
 (`append_pointer_scale` and such) are known to differ by 2 to 4 points, and count here. So does
 `lookup_returns_the_next_sequence`, which reads what is different in each grading.
