@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-struct now now = {.attempt = 1};
+struct now now;
 
 struct frame {
     uint64_t token;

@@ -483,6 +483,7 @@ int main(int argc, char **argv)
     now.lines = head[3] & PLAN_LINES;
     now.closure = head[3] & PLAN_CLOSURE;
     now.together = head[3] & PLAN_TOGETHER;
+    now.attempt = 1;
     confined = head[3] & PLAN_CONFINED;
     times.first = head[4];
     times.least = head[5];
