@@ -14,7 +14,7 @@
  * gives up all rights that it does not need (rights.c). At its end the child reports what it did not free, from its own
  * table, into which the student's code could store. Valgrind, which no store of the program reaches, has the last word.
  *
- * "together": native, one child for all cases, in a third of the time. What goes wrong in it is done again, alone.
+ * "together": native, one child for all cases, in a third of the time. What is not exactly right is done again, alone.
  *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
  * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
