@@ -102,7 +102,7 @@ class Subject:
         """Run the native pass over these cases."""
         tested = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
-        return replay(fresh, tested, cases, driver=self.driver, together=True)
+        return replay(fresh, tested, cases, driver=self.driver)
 
     def walk(self) -> None:
         """Walk through the closure of the small engine."""

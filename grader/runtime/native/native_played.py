@@ -290,16 +290,6 @@ class NativePlayed(Played):
         return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
 
     @property
-    def as_expected(self) -> bool:
-        """Whether it is exactly what the reference does, and nothing was reported besides that makes it wrong."""
-        right, steps = self.case.expected, self.steps
-        wrong_events = any(event.event is not HeapEvent.UNFILLED for event in self.events)
-        if not self.ended or self.misfit or wrong_events or self.fault or self.left or len(steps) != len(right.records):
-            return False
-        triples = zip(steps, right.records, right.replies, strict=True)
-        return all(step.record == record and not step.faults(refused=reply.refused) for step, record, reply in triples)
-
-    @property
     def live(self) -> int:
         """The number of allocations left after the last operation that returned."""
         return self.steps[-1].live if self.steps else 0

@@ -17,10 +17,10 @@ import secrets
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
@@ -29,7 +29,7 @@ from grader.runtime.native.native_played import Fault, NativePlayed, NativeRepla
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.runs import by_visibility
 from grader.system.budget import TIME_LIMITS, TimeLimits
-from grader.system.process import MOST_CHANNEL, Completed
+from grader.system.process import MOST_CHANNEL
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from reference.operation import NULL, Operation, Trace
@@ -118,7 +118,7 @@ WATCH = -1
 
 T = TypeVar("T")
 _MAGIC = 0x504C414E
-_MEMCHECK, _TRACE, _CONFINED, _LINES, _TOGETHER = 1, 2, 4, 8, 32
+_MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
 _MICROSECONDS = 1_000_000
@@ -135,20 +135,21 @@ def plan(
     hanging: Iterable[str] = (),
     limits: TimeLimits = TIME_LIMITS,
     total: float = TIME_LIMITS.replay,
-    mode: int = 0,
+    tracing: bool = False,
+    lines: bool = False,
     confined: bool = False,
 ) -> bytes:
     """Encode the cases with these numbers as the driver reads them; under Valgrind each with its `contracts`.
 
     Raises `ValueError` unless they are all public or all hidden.
-    `failing`: for each case which allocation fails, or with `_LINES` which operation to report; see harness.c.
+    `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
     `hanging`: the calls that are known to hang. `limits`: for single operations. `total`: seconds for all of the cases.
     `confined`: a process in which student code runs gives up all rights that it can.
     """
     if len({cases[number].visibility for number in numbers}) > 1:
         raise ValueError("public and hidden cases in one process")
     share = limits.hangs * len(numbers) / max(1, len(cases))  # shared by all cases of a submission
-    mode |= _MEMCHECK * bool(contracts)
+    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _LINES * lines
     codes = driver.codes
     proven = sum(1 << codes[name] for name in set(hanging))
     limits = replace(limits, hangs=share)
@@ -207,7 +208,6 @@ def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
     return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
 
 
-_TOGETHER_SECONDS = 0.5  # for all cases in one process; a correct program needs 0.03
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
@@ -220,14 +220,17 @@ EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
-_DEEPEST = 32  # addresses of a stack; faults.c sends no more
-_MOST_BLOCKS = 1 << 19  # allocations of a case; see inside.h
+_DEEPEST = 32
+"""The most addresses of a stack; faults.c sends no more."""
+_MOST_BLOCKS = 1 << 19
+"""The most allocations of a case; see inside.h."""
 _MOST_EVENTS = 1000
 """Of one case: the most reports on its allocations of each kind, of which heap.c reports no more losses."""
 _MANY_EVENTS, _FEW_EVENTS = 10_000, 10
 """After so many reports on allocations a case has at most a few of each kind. Each can become a finding: to judge and
 record 270,000 took 15 s and 400 MB. Of 300 wrong programs none reports 5,200."""
-_EVENT = 4  # bytes of a report, which say of which kind it is
+_EVENT = 4
+"""The bytes of a report that say of which kind it is."""
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
 """The most bytes of one message of lines.c, and of one on undefined behaviour (faults.c)."""
 
@@ -241,115 +244,80 @@ def replay(
     failing: Sequence[int] = (),
     tracing: bool = False,
     lines: bool = False,
-    together: bool = False,
 ) -> NativeReplayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when the grader's own side breaks.
 
-    With `together` one process plays them all first. Only cases in which it is not exactly the reference, or all if it
-    does not come to its end, are then played in processes of their own.
     `failing`: for each case which allocation fails, see harness.c. With `tracing` no states are reported; instead, for
     memory that was never freed, the operation since which nothing points to it. With `lines` a program that was built
     to report lines does so (`Played.lines`). If the whole program ends in the middle, the cases that had not begun get
     another process. Raises `TooBusy` when the machine is so busy that the program had to be ended although it worked.
     """
+    played = [NativePlayed(case) for case in cases]
+    output, spent = b"", 0.0
     limits = work.budget.limits
-    mode = _TRACE * tracing | _LINES * lines
-    planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, mode=mode)
-    played, output = [NativePlayed(case) for case in cases], b""
-    player = _Player(work, program, played, planned)
+    planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, tracing=tracing, lines=lines)
     for numbers in by_visibility(cases, range(len(cases))):
         if any(played_case.no_time for played_case in played):
             for number in numbers:
                 played[number].no_time = True
             break
-        total = (limits.second_replay if tracing or lines else limits.replay) - player.alone
-        left, printed = player.play_together(numbers, total) if together else (numbers, None)
-        again = player.play_alone(left, total) if left else b""
-        together = printed is not None
-        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
-            output = again if printed is None else printed
-    return NativeReplayed(played=tuple(played), output=output, cpu_seconds=player.together + player.alone)
-
-
-class _Run(NamedTuple):
-    """One process of a program, and what it reported."""
-
-    done: Completed
-    begun: list[int]
-    finished: bool  # it came to the end of all its cases
-    overflow: str  # what it did too much of, so that not all its reports were read
-    printed: bytes
-
-
-@dataclass(slots=True)
-class _Player:
-    """Plays cases of a program, and records what it reports and its CPU seconds, of which only `alone` are limited."""
-
-    work: Workspace
-    program: NativeProgram
-    played: list[NativePlayed]
-    planned: Callable[..., bytes]
-    together: float = 0.0
-    alone: float = 0.0
-
-    def play_together(self, numbers: Sequence[int], total: float) -> tuple[list[int], bytes | None]:
-        """Play these cases in one process. Return those that have to be played alone, and what was printed.
-
-        Where the process does not come to its end, all have to be, and nothing counts as printed.
-        """
-        run = self._run(numbers, min(total, _TOGETHER_SECONDS), mode=_TOGETHER)
-        self.together += run.done.cpu_seconds
-        self.work.budget.paid -= run.done.own_seconds  # it is an attempt of ours, for which no submission pays
-        left = [number for number in numbers if not (run.finished and self.played[number].as_expected)]
-        for number in left:
-            self.played[number] = NativePlayed(self.played[number].case)
-        return left, run.printed if run.finished else None
-
-    def play_alone(self, numbers: Sequence[int], total: float) -> bytes:
-        """Play each of these cases in a process of its own, which one program may start. Return what was printed."""
-        left, output, played = list(numbers), b"", self.played
         hanging = {played_case.hung_in for played_case in played if played_case.hung_in}
-        for _ in range(_MOST_PROCESSES):
-            run = self._run(left, total, hanging=hanging)
-            output += run.printed
-            self.alone += run.done.cpu_seconds
-            left = [number for number in left if number not in run.begun]
-            if run.overflow:
-                for number in run.begun[-1:] + left:
-                    played[number].stop_listening(run.overflow)
-                break
-            if run.finished or run.done.silent or run.done.slow or self.work.budget.empty:
-                for number in left + [number for number in run.begun[-1:] if not played[number].ended]:
-                    played[number].no_time = True
-                break
-            if not left:
-                break
-        return output
+        total = (limits.second_replay if tracing or lines else limits.replay) - spent
+        plan_of = partial(planned, hanging=hanging)
+        printed, seconds = _played_together(work, program, played, numbers, plan_of=plan_of, total=total)
+        spent += seconds
+        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
+            output = printed
+    return NativeReplayed(played=tuple(played), output=output, cpu_seconds=spent)
 
-    def _run(self, numbers: Sequence[int], total: float, **planned: Any) -> _Run:
-        """Let the program play the cases with these numbers."""
-        budget, token = self.work.budget, secrets.randbits(64)
+
+def _played_together(
+    work: Workspace,
+    program: NativeProgram,
+    played: list[NativePlayed],
+    numbers: Sequence[int],
+    *,
+    plan_of: Callable[..., bytes],
+    total: float,
+) -> tuple[bytes, float]:
+    """Play the cases with these numbers, which may share a process. Return what was printed, and the CPU seconds."""
+    budget = work.budget
+    left = list(numbers)
+    output, spent = b"", 0.0
+    for _ in range(_MOST_PROCESSES):
+        token = secrets.randbits(64)
         limits = replace(
             RUN_LIMITS,
-            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(numbers)),
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
             silent_seconds=budget.limits.silent,
             silent_start_seconds=budget.limits.silent,
             own_seconds=max(0.1, min(total + _STARTING_SECONDS, budget.cpu)),
         )
-        total = min(total, budget.cpu)
-        feed = self.planned(numbers, token=token, total=total, confined=self.work.confined, **planned)
-        path = f"./{self.program.place(self.work)}"
-        done = self.work.run(lambda ends: [path, *map(str, ends)], limits=limits, feeds=[feed], channels=1)
+        feed = plan_of(left, token=token, total=min(total, budget.cpu), confined=work.confined)
+        done = work.run(
+            lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1
+        )
         if done.exit_code == EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:
             raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
-        cases = {number: self.played[number].case for number in numbers}
-        frames = Frames(done.channels[0], token, sum(len(case.trace.operations) for case in cases.values()), cases)
-        begun, finished = _listen(self.played, numbers, frames)
-        overflow = _TOO_LARGE if done.large else _TOO_MUCH if done.flooded or frames.too_many else ""
-        printed = done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
-        return _Run(done, begun, finished and not overflow, overflow, printed)
+        own = {number: played[number].case for number in left}
+        frames = Frames(done.channels[0], token, sum(len(case.trace.operations) for case in own.values()), own)
+        begun, finished = _listen(played, left, frames)
+        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
+        spent += done.cpu_seconds
+        left = [number for number in left if number not in begun]
+        if done.large or done.flooded or frames.too_many:
+            for number in begun[-1:] + left:
+                played[number].stop_listening(_TOO_LARGE if done.large else _TOO_MUCH)
+            break
+        if finished or done.silent or done.slow or budget.empty:
+            for number in left + [number for number in begun[-1:] if not played[number].ended]:
+                played[number].no_time = True
+            break
+        if not left:
+            break
+    return output, spent
 
 
 def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[HarnessFrame]) -> tuple[list[int], bool]:

@@ -140,7 +140,7 @@ class NativeRuntime:
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Run all cases natively."""
-        run = partial(replay, cases=cases, driver=self.driver, together=True)
+        run = partial(replay, cases=cases, driver=self.driver)
         own = native_program(program)
         replayed = run_confirmed(work, own, run, known_good=self.known_good)
         name = partial(name_lines, replayed.played, partial(source_lines, work, own))

@@ -112,8 +112,8 @@ static void do_all_calls(int level)
         const int32_t harm[] = {(int32_t)(heap.bad_frees + heap.broken), (int32_t)in_vain};
         uint32_t *sum = &sums[state_count - 1];
         *sum = checksum(*sum, harm, sizeof harm / sizeof *harm);
-        write_record();
-        *sum = checksum(*sum, record.words, record.length);
+        size_t words = write_record();
+        *sum = checksum(*sum, record_words(), words);
     }
 }
 

@@ -47,17 +47,34 @@ void send_frame(enum kind kind, const void *body, size_t length)
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-struct record record;
+/* What the lab reports after an operation. */
+static struct {
+    int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
+    size_t length;
+} record;
 static HARNESS_LARGE struct {
     const void *address;
     uint32_t round;
 } seen[SEEN];
 static uint32_t seen_round;
 
+/* The addresses from which the words were read, in a build that reports lines. */
+static const void **addresses;
+
 static void note(const void *start, size_t count)
 {
     for (size_t i = 0; now.lines && i < count; i++)
-        record.addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
+        addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
+}
+
+const void *address_of(size_t word)
+{
+    return addresses[word];
+}
+
+size_t record_length(void)
+{
+    return record.length;
 }
 
 void harness_put_of(const void *address, int32_t word)
@@ -101,16 +118,23 @@ void set_up_record(void)
 {
     record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
     if (now.lines)
-        record.addresses = harness_pages(RECORD_WORDS * sizeof *record.addresses);
+        addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
 }
 
-void write_record(void)
+size_t write_record(void)
 {
     record.length = 0;
     seen_round++;
     lab_record();
+    return record.length;
 }
 
+const int32_t *record_words(void)
+{
+    return record.words;
+}
+
+/* Let the lab write the record, and send it. */
 void send_record(void)
 {
     write_record();

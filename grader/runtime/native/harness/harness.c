@@ -14,8 +14,6 @@
  * gives up all rights that it does not need (rights.c). At its end the child reports what it did not free, from its own
  * table, into which the student's code could store. Valgrind, which no store of the program reaches, has the last word.
  *
- * "together": native, one child for all cases, in a third of the time. What is not exactly right is done again, alone.
- *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
  * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
  * errors. The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client
@@ -51,7 +49,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16, PLAN_TOGETHER = 32, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16, HEADER = 11, SETTINGS = 4 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
@@ -210,7 +208,7 @@ static int run_case(const struct one_case *one)
         } else if (!now.trace) {
             send_record();
             if (now.lines && i == one->failing)
-                tell_lines(record.length);
+                tell_lines(record_length());
         }
     }
     if (!MEMCHECK)
@@ -360,17 +358,30 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
     return outcome;
 }
 
-/* All cases, in pages that only the parent has: a child has a copy of its case, or of all where it does them all. So the
- * operations of a case that is done alone are known only there. */
+/* All cases, in pages that only the parent has: the operations of a case are known only in that case, whose child has
+ * a copy of them. */
 static int32_t *plan;
 static size_t plan_room; /* in bytes */
 static struct {
-    int32_t *words;
-    size_t size; /* of the last case, in bytes */
+    void *words;
+    size_t size; /* of the last case */
 } copy;
 
-static const int32_t *copied(const struct one_case *one, size_t size)
+/* Returns how many bytes the largest case needs. */
+static size_t largest_of(const int32_t *at, int32_t cases)
 {
+    size_t largest = 0;
+    for (int32_t i = 0; i < cases; i++) {
+        size_t words = words_of((const void *)at);
+        largest = words > largest ? words : largest;
+        at += words;
+    }
+    return largest * sizeof(int32_t);
+}
+
+static const struct one_case *copied(const struct one_case *one)
+{
+    size_t size = words_of(one) * sizeof(int32_t);
     memcpy(copy.words, one, size);
     if (size < copy.size)
         memset((char *)copy.words + size, 0, copy.size - size);
@@ -378,27 +389,13 @@ static const int32_t *copied(const struct one_case *one, size_t size)
     return copy.words;
 }
 
-/* Do one of several cases of this process. */
-static void run_one_of(const struct one_case *one)
-{
-    now.case_number = one->number;
-    now.operation = -1;
-    send_frame(BEGIN, NULL, 0);
-    keep_statics(1);
-    int64_t began = MEMCHECK ? 0 : microseconds(CLOCK_PROCESS_CPUTIME_ID);
-    run_case(one);
-    struct outcome fine = {0, RETURNED, MEMCHECK ? 0 : microseconds(CLOCK_PROCESS_CPUTIME_ID) - began};
-    send_frame(END, &fine, sizeof fine);
-}
-
-static struct outcome fork_case(const struct one_case *one, size_t words, int32_t cases_left, int32_t *code)
+static struct outcome fork_case(const struct one_case *one, int32_t cases_left, int32_t *code)
 {
     now.operation = -1;
     memset((void *)(uintptr_t)progress, 0, (size_t)sysconf(_SC_PAGESIZE)); /* no case leaves a word for the next one */
     progress->operation = -1;
-    const int32_t *own = copied(one, words * sizeof(int32_t));
-    if (!now.together)
-        send_frame(BEGIN, NULL, 0);
+    const struct one_case *own = copied(one);
+    send_frame(BEGIN, NULL, 0);
     pid_t child = fork();
     if (child < 0)
         _exit(EXIT_BAD_PLAN);
@@ -410,9 +407,7 @@ static struct outcome fork_case(const struct one_case *one, size_t words, int32_
         if (forks_and_hangs)
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         give_up_rights(confined);
-        for (int32_t i = 0; now.together && i < cases_left; i++, own += words_of((const void *)own))
-            run_one_of((const void *)own);
-        int fits = now.together || run_case((const void *)own);
+        int fits = run_case(own);
         if (__fpending(stdout)) /* to take its lock would copy two pages */
             fflush(stdout);
         _exit(fits ? 0 : EXIT_MISFIT);
@@ -421,8 +416,7 @@ static struct outcome fork_case(const struct one_case *one, size_t words, int32_
     kill(-child, SIGKILL); /* whatever it forked */
     while (waitpid(-child, NULL, 0) > 0) /* the dead count too where the number of processes is limited */
         ;
-    if (!now.together)
-        send_frame(END, &outcome, sizeof outcome);
+    send_frame(END, &outcome, sizeof outcome);
     return outcome;
 }
 
@@ -430,10 +424,10 @@ static void run_natively(const struct one_case *one, int32_t cases_left)
 {
     int32_t code;
     now.attempt = 1;
-    if (fork_case(one, words_of(one), cases_left, &code).hung != HUNG || proven[code])
+    if (fork_case(one, cases_left, &code).hung != HUNG || proven[code])
         return;
     now.attempt = 2;
-    if (fork_case(one, words_of(one), cases_left, &code).hung == HUNG)
+    if (fork_case(one, cases_left, &code).hung == HUNG)
         proven[code] = 1;
 }
 
@@ -482,8 +476,6 @@ int main(int argc, char **argv)
     now.trace = head[3] & PLAN_TRACE;
     now.lines = head[3] & PLAN_LINES;
     now.closure = head[3] & PLAN_CLOSURE;
-    now.together = head[3] & PLAN_TOGETHER;
-    now.attempt = 1;
     confined = head[3] & PLAN_CONFINED;
     times.first = head[4];
     times.least = head[5];
@@ -518,24 +510,24 @@ int main(int argc, char **argv)
     const int32_t *at = head + HEADER;
     VALGRIND_MAKE_MEM_NOACCESS(plan, plan_room);
     if (!MEMCHECK)
-        copy.words = harness_pages(words * sizeof *at);
+        copy.words = harness_pages(largest_of(at, cases));
     enum { CASES_BETWEEN = 16 }; /* two lists, which take up to a millisecond each */
-    if (!MEMCHECK && now.together) {
-        int32_t code = 0;
-        if (fork_case((const void *)at, words - HEADER, cases, &code).status == 0)
-            send_frame(DONE, NULL, 0);
-        return 0;
-    }
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         VALGRIND_MAKE_MEM_DEFINED(one, sizeof *one);
         VALGRIND_MAKE_MEM_DEFINED(one, words_of(one) * sizeof *at);
+        now.case_number = one->number;
         if (MEMCHECK) {
-            run_one_of(one);
+            now.attempt = 1;
+            now.operation = -1;
+            send_frame(BEGIN, NULL, 0);
+            keep_statics(1);
+            run_case(one);
+            struct outcome fine = {0, RETURNED, 0};
+            send_frame(END, &fine, sizeof fine);
             if ((i + 1) % CASES_BETWEEN == 0 || i + 1 == cases)
                 list_unfreed();
         } else {
-            now.case_number = one->number;
             run_natively(one, cases - i);
         }
         at += words_of(one);

@@ -38,7 +38,7 @@ static void clear(char *start, char *stop)
     memset(last, 0, (size_t)(stop - last));
 }
 
-/* There is nothing to restore where each case has a process of its own. */
+/* Natively each case has a process of its own, so there is nothing to restore. */
 void keep_statics(int restore)
 {
     for (int i = 0; restore && i < STATICS; i++)
@@ -52,7 +52,7 @@ void keep_statics(int restore)
     statics[1] = (struct statics){__start_student_bss, __stop_student_bss, NULL};
     statics[2] = (struct statics){&harness_first_tdata, (char *)(uintptr_t)&last_tdata, NULL};
     statics[3] = (struct statics){&harness_first_tbss, (char *)(uintptr_t)&last_tbss, NULL};
-    for (int i = 0; (MEMCHECK || now.together) && i < STATICS; i++) {
+    for (int i = 0; MEMCHECK && i < STATICS; i++) {
         size_t size = (size_t)(statics[i].stop - statics[i].start);
         VALGRIND_MAKE_MEM_DEFINED(statics[i].start, size); /* it does not know that thread-local zeros are set */
         if (i % 2 == 0)
@@ -489,10 +489,6 @@ static void tidy_arena(void)
 
 void begin_heap(void)
 {
-    if (!MEMCHECK) { /* the zeros that a process of its own begins with */
-        clear((char *)(heap.falls ? heap.next : arena), (char *)(heap.falls ? arena_end : heap.next));
-        renew_arena();
-    }
     if (heap.falls) {
         unused.end = heap.next;
         unused.blocks_end = heap.blocks;

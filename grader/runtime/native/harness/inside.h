@@ -50,21 +50,19 @@ extern struct now {
     uint64_t token;
     int32_t case_number, operation;
     uint32_t attempt;
-    int report, trace, lines, closure, together;
+    int report, trace, lines, closure;
     int32_t failing; /* see struct one_case */
 } now;
 
 void send_frame(enum kind kind, const void *body, size_t length);
-/* What the lab reports after an operation. */
-extern struct record {
-    int32_t *words;         /* pages, touched only as far as used */
-    const void **addresses; /* from which they were read, NULL for most; in a build that reports lines */
-    size_t length;
-} record;
 void set_up_record(void);
-/* Let the lab write the record. */
-void write_record(void);
 void send_record(void);
+/* Let the lab write the record; returns its number of words. */
+size_t write_record(void);
+const int32_t *record_words(void);
+/* The address of the student's that word number `word` of the last record was read from, NULL for most. */
+const void *address_of(size_t word);
+size_t record_length(void);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
 

@@ -101,7 +101,9 @@ def run_once(
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
-    own_limit = max(0.1, min(cpu_limit, work.budget.cpu))  # a kernel's limit cannot be so low
+    own_limit = max(
+        0.1, min(cpu_limit, work.budget.cpu)
+    )  # what is left for it may be less than a kernel's limit can be
     done = work.run(
         lambda ends: [
             *_COMMAND,
