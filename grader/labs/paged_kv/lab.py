@@ -280,7 +280,17 @@ def _no_copy_needed(judgement: Judgement) -> bool:
     return "copy-on-write" not in judgement.expected.circumstances
 
 
+_NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))
+"""An int whose bytes are those of the harness's FILL_NEW."""
+
+
+def _never_set(judgement: Judgement) -> bool:
+    """Whether the call returned a variable that it never set."""
+    return judgement.actual.text == _NEVER_SET
+
+
 PREDICATES: Mapping[str, Predicate] = {
+    "never-set": _never_set,
     "wrongly-accepted": _wrongly_accepted,
     "wrongly-accepted-without-effect": _wrongly_accepted_without_effect,
     "wrongly-refused": _wrongly_refused,

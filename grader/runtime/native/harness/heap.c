@@ -70,7 +70,7 @@ static int in_statics(const char *address, size_t need)
 
 /* ---------------------------------------------------------------- the student's memory */
 
-enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
+enum { BEFORE = 32, BEHIND = 128, FILL_FREED = 0xDD, CANARY = 0xFB };
 /* The most of one case, also under Valgrind: a program gets the same there as natively. */
 static const size_t ROOM = (size_t)256 << 20;
 /* The most of one case at one time. An endless allocation loop soon reaches it, a program that frees never does. */

@@ -29,6 +29,7 @@ enum { MEMCHECK = 0 };
 #endif
 
 enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_MISFIT };
+enum { FILL_NEW = 0xA5 }; /* each byte that the student's code got and never set */
 static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
 /* --- harness.c ------------------------------------------------------------------------------------------- */
