@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import selectors
 import signal
@@ -86,7 +87,7 @@ class _Traffic:
         self.pipes = pipes
         self.room = {name: room[name.split()[0]] for name in outputs.values()}
         self.feeds = {end: memoryview(data) for end, data in feeds.items()}
-        self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
+        self.parts = {name: io.BytesIO() for name in outputs.values()}
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
         self.moved = 0
@@ -152,7 +153,7 @@ class _Traffic:
 
     def taken(self, name: str) -> bytes:
         """Return everything that was stored of that output. It works only once: the data may be large, and is freed."""
-        return b"".join(self.parts.pop(name))
+        return self.parts.pop(name).getvalue()  # without a copy, as nobody else has it
 
     def _drain(self) -> None:
         """Read what is left in the pipes; a grandchild that keeps them open causes no delay."""
@@ -177,7 +178,7 @@ class _Traffic:
         self.room[name] -= len(part)
         if len(part) < len(data):
             self.cut.add(name)
-        self.parts[name].append(part)
+        self.parts[name].write(part)
         return True
 
     def _feed(self, end: int) -> None:
