@@ -164,8 +164,11 @@ def _before_linking(
     _add_lines(work, "api.sym", project.functions)
     variables, code = _renames(elf)
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
+    # common variables get a place in .bss, so that the harness knows them as variables and restores them
+    placed = [["ld", "-r", "-d", project.object_name, "-o", "placed.o"]] if symbols.common else []
     steps = [
-        ["objcopy", *hide, *variables, project.object_name, "student.o"],
+        *placed,
+        ["objcopy", *hide, *variables, "placed.o" if placed else project.object_name, "student.o"],
         ["objcopy", *code, "student.o", "gated.o"],
     ]
     if not missing and not refused:

@@ -234,6 +234,8 @@ class Symbols:
     """The undefined names that may stay undefined; then they are NULL."""
     unhideable: frozenset[str] = frozenset()
     """The defined names that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
+    common: frozenset[str] = frozenset()
+    """The variables that have no section yet: gcc before 10 leaves it to the linker where those without a value lie."""
 
     @classmethod
     def of(cls, elf: Elf) -> Symbols:
@@ -241,8 +243,13 @@ class Symbols:
         visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
         undefined = {symbol.name for symbol in visible if symbol.section == 0}
         weak = {symbol.name for symbol in visible if symbol.section == 0 and symbol.bind == Bind.WEAK}
-        unhideable = {
-            symbol.name for symbol in visible if symbol.section == COMMON or symbol.bind not in (Bind.GLOBAL, Bind.WEAK)
-        }
+        common = {symbol.name for symbol in visible if symbol.section == COMMON}
+        unique = {symbol.name for symbol in visible if symbol.bind not in (Bind.GLOBAL, Bind.WEAK)}
         defined = {symbol.name for symbol in visible} - undefined
-        return cls(frozenset(defined), frozenset(undefined), frozenset(weak), frozenset(unhideable - undefined))
+        return cls(
+            defined=frozenset(defined),
+            undefined=frozenset(undefined),
+            weak=frozenset(weak),
+            unhideable=frozenset((common | unique) - undefined),
+            common=frozenset(common),
+        )
