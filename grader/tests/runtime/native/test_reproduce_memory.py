@@ -71,7 +71,7 @@ _MISTAKES = {
     ),
     "unset value": (
         "int *p = hidden(malloc(8)); int unset = p[1]; free(p); if (unset == -1) return -1;",
-        "only in round 2 of 4, where new memory is full of 0xFF",
+        "only in round 2 of 4, where memory that was never set is full of 0xFF",
     ),
     "addresses compared": (
         "char *p = hidden(malloc(8)), *q = hidden(malloc(8)); i -= (uintptr_t)q < (uintptr_t)p; free(p); free(q);",
