@@ -12,14 +12,14 @@ a Python program that begins or ends there is marked in the wrong place.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
@@ -28,7 +28,11 @@ from grader.classroom.store import Run, Store
 from grader.core.errors import ToolMissing
 from grader.core.record import Student
 from grader.core.sanitize import decoded_lines
-from grader.report.similar_page import AlikeProgram
+from grader.report.document import Document
+from grader.report.phrases import counted
+from grader.report.similar_page import AlikePair, AlikeProgram, percent, similar_pages
+
+T = TypeVar("T")
 
 _K = 40
 """The characters of a k-gram, two or three lines. Every k-gram counts (a window of 1), so the shares do not depend on
@@ -38,6 +42,8 @@ Measured on the right samples: with copydetect's default of 25, two programs tha
 84 % at most, a disguised copy 91 % at least; with 40, 78 % and 88 %; with 50, 75 % and 85 %."""
 _MOST_BYTES = 1 << 18
 """The size of a program that is compared: reading a file of hostile content of this size takes seconds."""
+_MOST_PAIRS = 200
+"""The number of pairs that are listed and have a page."""
 _LEAST = 250
 """The characters of its own that a program must have: about ten lines."""
 
@@ -206,6 +212,51 @@ class Fingerprints:
     def _pair(self, first: FingerprintedProgram, second: FingerprintedProgram) -> SimilarPair:
         _, shares, _ = self._library.compare_files(first.fingerprint, second.fingerprint)
         return SimilarPair(programs=(first, second), shares=(float(shares[0]), float(shares[1])))
+
+
+class Counting(Protocol):
+    """Hands items on, and shows how many of them were handled."""
+
+    def __call__(self, items: Iterable[T], total: int, doing: str, /) -> Iterator[T]:
+        """Yield the items, of which there are `total`; `doing` says what is done with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """The submissions of a class that are alike."""
+
+    lab: Lab
+    pairs: Sequence[AlikePair]
+    """Those that are most alike, first."""
+    skipped: Sequence[tuple[str, str]]
+    """The names of the submissions that were not compared, each with the reason."""
+    summary: str
+    """How many pairs there are, in words."""
+
+    @classmethod
+    def among(cls, submissions: Sequence[HandedIn], lab: Lab, progress: Counting, threshold: float = 0.8) -> Alike:
+        """Compare all with each other. Raises `ToolMissing` without copydetect."""
+        fingerprints = Fingerprints(lab)
+        read = list(progress(map(fingerprints.program, submissions), len(submissions), "reading"))
+        named = zip(submissions, read, strict=True)
+        programs = [program for program in read if isinstance(program, FingerprintedProgram)]
+        compared = progress(fingerprints.pairs(programs, threshold), len(programs), "comparing")
+        pairs = sorted((pair for some in compared for pair in some), key=lambda pair: -pair.share)
+        more = (
+            f"; these are the first {_MOST_PAIRS}, a higher --threshold lists fewer" if len(pairs) > _MOST_PAIRS else ""
+        )
+        among = counted(len(programs), "submission")
+        return cls(
+            lab=lab,
+            pairs=[pair.side_by_side() for pair in pairs[:_MOST_PAIRS]],
+            skipped=[(submission.name, reason) for submission, reason in named if isinstance(reason, str)],
+            summary=f"{counted(len(pairs), 'pair')} of {percent(threshold)} or more in {among}{more}",
+        )
+
+    def pages(self) -> Iterator[tuple[str, Document]]:
+        """Yield the file name and the page of the list of pairs, then those of each pair."""
+        title = f"{self.lab.name}: submissions that are alike"
+        return similar_pages(self.pairs, title=title, summary=self.summary, skipped=self.skipped)
 
 
 def _lines(content: bytes) -> tuple[str, ...]:

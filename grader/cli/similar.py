@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +15,8 @@ from grader.cli.terminal import console, counted, notify
 from grader.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from grader.classroom.similarity import HandedIn
-    from grader.report.similar_page import AlikePair, AlikeProgram
-
-
-_MOST_PAIRS = 200
-"""The number of pairs that are listed and have a page."""
+    from grader.classroom.similarity import Alike, HandedIn
+    from grader.report.similar_page import AlikeProgram
 
 
 def _share(word: str) -> float:
@@ -72,31 +67,18 @@ def similar(options: SimilarOptions) -> ExitCode:
         grade similar submissions.zip --lab scheduler --threshold 0.6
     """
     from grader.bundles.bundle import File, check_folder, put
-    from grader.classroom.similarity import FingerprintedProgram, Fingerprints
-    from grader.report.similar_page import INDEX, similar_pages
+    from grader.classroom.similarity import Alike
+    from grader.report.similar_page import INDEX
 
     if options.output is not None:
         check_folder(options.output)
     lab, submissions = _submissions(options)
-    fingerprints = Fingerprints(lab)
-    read = list(counted(map(fingerprints.program, submissions), len(submissions), "reading"))
-    programs = [program for program in read if isinstance(program, FingerprintedProgram)]
-    skipped = [
-        (submission.name, program)
-        for submission, program in zip(submissions, read, strict=True)
-        if isinstance(program, str)
-    ]
-    compared = counted(fingerprints.pairs(programs, options.threshold), len(programs), "comparing")
-    pairs = sorted((pair for some in compared for pair in some), key=lambda pair: -pair.share)
-    summary = _summary(len(pairs), len(programs), options.threshold)
-    shown = [pair.side_by_side() for pair in pairs[:_MOST_PAIRS]]
-    for name, reason in skipped:
+    alike = Alike.among(submissions, lab, counted, options.threshold)
+    for name, reason in alike.skipped:
         notify(f"not compared: {name}: {reason}")
-    _print(shown, summary)
+    _print(alike)
     if options.output is not None:
-        title = f"{lab.name}: submissions that are alike"
-        pages = similar_pages(shown, title=title, summary=summary, skipped=skipped)
-        put((File(name=name, content=page.encode()) for name, page in pages), options.output)
+        put((File(name=name, content=page.encode()) for name, page in alike.pages()), options.output)
         notify(f"the pairs side by side, with names: {options.output / INDEX}")
     return ExitCode.ACCEPTED
 
@@ -121,26 +103,17 @@ def _submissions(options: SimilarOptions) -> tuple[Lab, list[HandedIn]]:
         return lab_named(run.lab), handed_in_run(store, run)
 
 
-def _summary(count: int, compared: int, threshold: float) -> str:
-    from grader.report.phrases import counted as number_of
-    from grader.report.similar_page import percent
-
-    more = f"; these are the first {_MOST_PAIRS}, a higher --threshold lists fewer" if count > _MOST_PAIRS else ""
-    among = number_of(compared, "submission")
-    return f"{number_of(count, 'pair')} of {percent(threshold)} or more in {among}{more}"
-
-
-def _print(pairs: Sequence[AlikePair], summary: str) -> None:
+def _print(alike: Alike) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from grader.report.similar_page import percent
 
-    print(summary)
-    if not pairs:
+    print(alike.summary)
+    if not alike.pairs:
         return
     table = Table("one", "of it in the other", "the other", "of it in the one")
-    for pair in pairs:
+    for pair in alike.pairs:
         for_each = ((Text(_named(program)), percent(program.share)) for program in pair)
         table.add_row(*(cell for cells in for_each for cell in cells))
     console(160).print(table)

@@ -18,13 +18,13 @@ from grader.classroom.store import Change, Run, Store, changes, open_store, prun
 from grader.classroom.stored_result import Result
 from grader.cli.output import Detail, check_format, check_output
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
-from grader.cli.terminal import console, notify
+from grader.cli.terminal import console, counted, notify
 from grader.core.case import Number
 from grader.core.errors import ExitCode, StoreError, UsageError
 from grader.core.record import Record, write
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
-from grader.report.class_page import CLASS, STUDENTS, class_page, page_names
+from grader.report.class_page import CLASS, SIMILAR, STUDENTS, ClassNote, class_page, page_names
 from grader.report.document import Document, View
 from grader.report.escape import escape
 
@@ -43,6 +43,7 @@ _ENDINGS = {
 _PRUNE = "Remove what no run refers to, and the runs that --remove and --keep select; asks first."
 _KEEP = "With --prune: remove all runs of a class but its last N; the run that counts always stays."
 _JPLAG = "jplag"
+_HTML = "html"
 _FORMAT = (
     f"One file for the class: {', '.join(GRADEBOOKS)}; or one for each submission: {', '.join(FORMATS)}; "
     f"or {_JPLAG}, what was handed in, as JPlag compares it."
@@ -199,6 +200,9 @@ class ExportOptions:
     format: str = option("--format", "FORMAT", _FORMAT, default="csv", offer=lambda: [*GRADEBOOKS, *FORMATS, _JPLAG])
     output: Path | None = path_option("--output", "PATH", _OUTPUT)
     partial: bool = flag("--partial", "Export even if some submissions have no score yet.")
+    similar: bool = flag(
+        "--similar", "With html: look for submissions that are alike, and note them in the class page."
+    )
     detail: Detail = shared(Detail)
 
 
@@ -213,7 +217,7 @@ def export(options: ExportOptions) -> ExitCode:
     Examples:
         grade export > grades.csv
         grade export 2 --format jsonl --output run2.jsonl
-        grade export --format html --output reports/ --instructor
+        grade export --format html --output reports/ --instructor --similar
         grade export --format jplag --output jplag/
     """
     check_format(options.format, [*GRADEBOOKS, *FORMATS, _JPLAG])
@@ -221,6 +225,8 @@ def export(options: ExportOptions) -> ExitCode:
         check_output(options.output)
     elif options.output is None:
         raise UsageError(f"--format {options.format} makes a file for each submission: write --output FOLDER")
+    if options.similar and options.format != _HTML:
+        raise UsageError("--similar works with --format html only; `grade similar --store FILE` lists pairs anywhere")
     with open_store(options.store, read_only=True) as store:
         run = run_named(store, options.run)
         if options.format == _JPLAG:
@@ -272,7 +278,7 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     """Write one file per submission, named after it; for html also the page of the class, in a folder of its own."""
     folder, view = options.output, View(instructor=options.detail.instructor, everything=options.detail.everything)
     assert folder is not None
-    pages_of_class = options.format == "html"
+    pages_of_class = options.format == _HTML
     reports = folder / STUDENTS if pages_of_class else folder
     try:
         for path in (folder, *[reports, folder / CLASS] * pages_of_class):
@@ -289,12 +295,26 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
             yield record
 
     if pages_of_class:
-        write(folder / CLASS / "index.html", class_page(written(), view, run=f"run {run.id}"))
+        similar = _export_similar(store, run, folder / CLASS) if options.similar else None
+        write(folder / CLASS / "index.html", class_page(written(), view, run=f"run {run.id}", similar=similar))
     else:
         deque(written(), maxlen=0)
     notify(f"{len(pages)} reports written to {reports}")
     if pages_of_class:
         notify(f"the page of the class, with all names: {folder / CLASS / 'index.html'}")
+
+
+def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
+    """Write the pages of pairs that are alike to a folder within that of the class's page, and return its note."""
+    from grader.classroom.similarity import Alike, handed_in_run
+    from grader.labs import open_lab
+    from grader.report.similar_page import INDEX
+
+    alike = Alike.among(handed_in_run(store, run), open_lab(run.lab), counted)
+    (folder / SIMILAR).mkdir(exist_ok=True)
+    for name, page in alike.pages():
+        write(folder / SIMILAR / name, page)
+    return ClassNote(text=alike.summary, page=f"{SIMILAR}/{INDEX}")
 
 
 def _export_sources(store: Store, run: Run, folder: Path | None) -> ExitCode:

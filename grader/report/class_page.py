@@ -24,6 +24,8 @@ SUSPECT = 0.3
 
 CLASS, STUDENTS = "class", "students"
 """The folders of the page and of the reports, side by side."""
+SIMILAR = "similar"
+"""The folder in that of the page with the pairs of submissions that are alike."""
 
 _STEP = 5
 """The points for which the chart has a bar."""
@@ -35,11 +37,19 @@ _MOST_CASES = 12
 """The number of cases listed at once. Suspect cases are always listed."""
 
 
-def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Document:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassNote:
+    """What another page has about the class, and the address of that page."""
+
+    text: str
+    page: str
+
+
+def class_page(records: Iterable[Record], view: View, *, run: str = "", similar: ClassNote | None = None) -> Document:
     """Return the page for these records of a `run`, one record for each submission.
 
     Students see no more of hidden cases than in their own report. Only one row is stored for each record, because all
-    records together would be large.
+    records together would be large. `similar` says which submissions are alike, where they were compared.
     """
     seen = _Tally(view.audience)
     rows = [seen.row(record) for record in records]
@@ -65,6 +75,7 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Docum
         suspects=suspects,
         students=[_student(row, page, fails) for row, page in zip(rows, pages, strict=True)],
         verdicts=sorted({row.verdict for row in rows}),
+        similar=similar,
     )
 
 

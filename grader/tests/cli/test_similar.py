@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import similar
+from grader.classroom import similarity
 from grader.core.errors import ExitCode
 from grader.tests.support.command import ROOT, SAMPLES, Said, grade
 from grader.tests.support.disguised import disguised
@@ -75,7 +75,7 @@ def test_the_threshold_and_the_lab_can_be_given(place: Path, tmp_path: Path) -> 
 
 def test_what_is_listed_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A class in which all are alike would be as many pages as it has pairs: those that are most alike come first."""
-    monkeypatch.setattr(similar, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(similarity, "_MOST_PAIRS", 1)
 
     said = grade("similar", "in", "--threshold", "0.01", cwd=place)
 
@@ -102,6 +102,24 @@ def test_pages_show_each_pair_side_by_side(place: Path) -> None:
     assert 'href="#L' in pair
 
 
+def test_the_page_of_the_class_says_how_many_are_alike(place: Path) -> None:
+    """It leads to the same pages as --output has, and says nothing where nobody asked; records stay as they are."""
+    stored = (place / "grades.sqlite").read_bytes()
+    grade("similar", "--store", "grades.sqlite", "--output", "pairs", cwd=place)
+    export = ("export", "--store", "grades.sqlite", "--partial", "--format", "html", "--output")
+    plain = grade(*export, "plain", cwd=place)
+    noted = grade(*export, "noted", "--similar", cwd=place)
+    page = (place / "noted" / "class" / "index.html").read_text(encoding="utf-8")
+
+    assert (plain.code, noted.code) == (ExitCode.ACCEPTED, ExitCode.ACCEPTED), noted.err
+    assert '<a href="similar/index.html">1 pair of 80 % or more in 3 submissions</a>' in page
+    assert "similar" not in (place / "plain" / "class" / "index.html").read_text(encoding="utf-8")
+    assert not (place / "plain" / "class" / "similar").exists()
+    for path in (place / "pairs").iterdir():
+        assert (place / "noted" / "class" / "similar" / path.name).read_bytes() == path.read_bytes()
+    assert (place / "grades.sqlite").read_bytes() == stored
+
+
 def test_what_cannot_be_done_says_what_to_write(place: Path) -> None:
     """And no page is written."""
     put(place / "full" / "mine.txt", b"work")
@@ -119,6 +137,8 @@ def test_what_cannot_be_done_says_what_to_write(place: Path) -> None:
     ):
         said = grade("similar", *words, cwd=place)
         assert (said.code, said.out, message in said.err) == (ExitCode.BAD_INPUT, "", True), said.err
+    said = grade("export", "--store", "grades.sqlite", "--similar", cwd=place)
+    assert (said.code, "--similar works with --format html only" in said.err) == (ExitCode.BAD_INPUT, True), said.err
 
 
 def test_a_class_of_one_has_no_pairs(place: Path, tmp_path: Path) -> None:
