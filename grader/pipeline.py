@@ -103,13 +103,16 @@ def first_look(
     return replace(record(attempt, draw=Drawing.NOTHING), complete=False, score=None) if attempt.can_run else None
 
 
-def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[str] | None:
+def failed_cases(
+    source: Source, lab: Lab, cases: Sequence[Case], *, memory_checker: bool = False
+) -> frozenset[str] | None:
     """Return the names of the cases that a submission does not pass; None where there is nothing to run.
 
     Only what can make a case pass or fail is done: nothing is explained, and no instrument but the harness is used.
-    Raises `GraderError` when the grader's side breaks.
+    With `memory_checker` the tool that finds wrong uses of memory looks on too, and no case with one passes. Raises
+    `GraderError` when the grader's side breaks.
     """
-    options = GradingOptions(memory_checker=False)
+    options = GradingOptions(memory_checker=memory_checker)
     with sandbox.workspace(Budget()) as work:
         attempt = Attempt(
             lab=lab, path=Path(source.name), cases=tuple(cases), work=work, options=options, source=source
@@ -122,6 +125,7 @@ def failed_cases(source: Source, lab: Lab, cases: Sequence[Case]) -> frozenset[s
         findings.comparison.case.name
         for findings in attempt.case_findings
         if not passes(findings, lab.rubric.rule(findings.comparison.case.rule))
+        or (memory_checker and findings.memory_errors)
     )
 
 

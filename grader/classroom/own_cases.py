@@ -72,16 +72,19 @@ def samples_of(lab: Lab) -> list[TriedProgram]:
 
 
 def tried(
-    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int
+    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int, memory_checker: bool = False
 ) -> Iterator[frozenset[str] | None]:
-    """Yield for each program the names of the cases that it fails; None for one that does not build."""
-    try_program = partial(_failed, lab.name, tuple(cases))
+    """Yield for each program the names of the cases that it fails; None for one that does not build.
+
+    With `memory_checker` the tool that finds wrong uses of memory looks on, where the lab has one.
+    """
+    try_program = partial(_failed, lab.name, tuple(cases), memory_checker=memory_checker)
     with ProcessPoolExecutor(jobs) as pool:
         yield from pool.map(try_program, (program.source for program in programs), chunksize=4)
 
 
-def _failed(lab_name: str, cases: tuple[Case, ...], source: Source) -> frozenset[str] | None:
-    return pipeline.failed_cases(source, open_lab(lab_name), cases)
+def _failed(lab_name: str, cases: tuple[Case, ...], source: Source, *, memory_checker: bool) -> frozenset[str] | None:
+    return pipeline.failed_cases(source, open_lab(lab_name), cases, memory_checker=memory_checker)
 
 
 def trials(

@@ -57,7 +57,8 @@ class CalibrateOptions:
 def calibrate(options: CalibrateOptions) -> ExitCode:
     """Play the cases on wrong programs and on mutants: which do they catch, and which cases does nobody need?
 
-    The programs are the labelled samples and mutants of the right ones. For a mutant that passes every case random
+    The programs are the labelled samples and mutants of the right ones. Those that pass every case are tried again with
+    the tool that finds wrong uses of memory, where the lab has one. For a mutant that still passes every case random
     traces are searched for one that tells it from a right program; the trace is the case that is missing.
 
     Exit code: 0 if every program that can be told apart fails a case, 1 if one does not.
@@ -67,7 +68,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
         grade calibrate --lab scheduler --matrix kills.html
     """
     from grader.classroom.calibration import calibration, mutants_of, searched
-    from grader.classroom.own_cases import samples_of, tried
+    from grader.classroom.own_cases import samples_of
     from grader.report.page import Page
 
     check_output(options.matrix, "--matrix")
@@ -80,7 +81,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     wrong = [sample for sample in samples if not sample.right]
     drawn = mutants_of(lab, rights, options.mutants, options.seed)
     programs = [*wrong, *drawn]
-    failed = list(counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "trying"))
+    failed = _failed(lab, cases, programs, jobs=options.jobs)
     passing = [mutant for mutant, names in zip(drawn, failed[len(wrong) :], strict=True) if names == frozenset()]
     search = searched(lab, passing, seconds=options.seconds, jobs=options.jobs)
     survivors = list(counted(search, len(passing), "searching"))
@@ -93,6 +94,21 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
         built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
         write(options.matrix, _matrix_page(lab, cases, built, result) if is_page else _matrix(cases, built))
     return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
+
+
+def _failed(
+    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int
+) -> list[frozenset[str] | None]:
+    """Return the cases that each program fails. The tool for memory looks at those that fail none without it."""
+    from grader.classroom.own_cases import tried
+
+    failed = list(counted(tried(lab, cases, programs, jobs=jobs), len(programs), "trying"))
+    if "memory_checker" in lab.runtime.options:
+        passing = [place for place, names in enumerate(failed) if names == frozenset()]
+        checked = tried(lab, cases, [programs[place] for place in passing], jobs=jobs, memory_checker=True)
+        for place, names in zip(passing, counted(checked, len(passing), "checking"), strict=True):
+            failed[place] = names
+    return failed
 
 
 def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, mutants: int) -> None:

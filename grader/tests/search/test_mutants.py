@@ -12,7 +12,7 @@ import pytest
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
-from grader.classroom.own_cases import TriedProgram, samples_of
+from grader.classroom.own_cases import TriedProgram, samples_of, tried
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.search.mutants import mutants
@@ -115,6 +115,20 @@ def test_a_survivor_is_searched() -> None:
     assert wrong.trace[0].startswith("llm_init")
     assert wrong.trace[-1].startswith("append_kv")
     assert right.trace == ()
+
+
+@pytest.mark.parametrize("sample", ["search_reads_one_past_ref_count", "create_compares_unset_entry"])
+def test_the_tool_for_memory_sees_what_the_cases_do_not(sample: str) -> None:
+    """Calls and states are right; the cases in which memory is used wrongly fail. A right program fails none."""
+    lab = open_lab("paged_kv")
+    cases = select_cases(lab, seed=1, pattern="append/*").cases
+    by_name = {sample.name: sample for sample in samples_of(lab)}
+    programs = [by_name[f"memory_error/{sample}"], by_name["accepted/terse_with_macros"]]
+
+    assert list(tried(lab, cases, programs, jobs=2)) == [frozenset(), frozenset()]
+    wrong, right = tried(lab, cases, programs, jobs=2, memory_checker=True)
+    assert wrong
+    assert right == frozenset()
 
 
 @pytest.mark.parametrize(
