@@ -136,8 +136,8 @@ def hunted(
     search: Callable[[TracePlayer], FailingTrace | None],
     *,
     budget: Budget | None = None,
-) -> Case | None:
-    """Return the smallest trace that fails as the one that `search` finds does, as a case; None where it finds none.
+) -> FailingTrace | None:
+    """Return the smallest trace that fails as the one that `search` finds does; None where it finds none.
 
     No trace leaves the domain of those that `generate` makes. Raises `UsageError` when the submission cannot be built,
     `GraderError` when the grader's side breaks.
@@ -153,7 +153,7 @@ def hunted(
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
         player = TracePlayer(lab, work, attempt.program, attempt.seed, Domain.of(generate), attempt.spent["build"])
         failing = search(player)
-        return shrink(player, failing).case if failing is not None else None
+        return shrink(player, failing) if failing is not None else None
 
 
 def _collect(attempt: Attempt) -> Attempt:

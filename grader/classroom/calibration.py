@@ -141,6 +141,5 @@ def _searched(lab_name: str, seconds: float, program: TriedProgram) -> Survivor:
         late=lambda: time.monotonic() - started > seconds,
         progress=lambda _: None,
     )
-    case = pipeline.hunted(program.source, lab, generate, search)
-    operations = () if case is None else case.trace.operations
-    return Survivor(program=program, trace=tuple(str(operation) for operation in operations if not operation.implicit))
+    failing = pipeline.hunted(program.source, lab, generate, search)
+    return Survivor(program=program, trace=() if failing is None else tuple(map(str, failing.operations)))

@@ -87,16 +87,16 @@ def hunt(options: HuntOptions) -> ExitCode:
     source = collect(options.path, lab.source_name, rule="")
     with _progress(options.seconds) as progress:
         search = _search(lab, generate, options, progress)
-        case = pipeline.hunted(source, lab, generate, search)
-    if case is None:
+        failing = pipeline.hunted(source, lab, generate, search)
+    if failing is None:
         where = f"in {options.seconds} s of random traces (seed {options.seed})"
         print(f"Nothing went wrong {where}." if options.case is None else f"Nothing goes wrong in {options.case}.")
         return ExitCode.ACCEPTED
-    record = pipeline.grade(options.path, lab, [case])
+    record = pipeline.grade(options.path, lab, [failing.case])
     if record.first_cause is None:
         raise UsageError(f"{options.path}: it failed once, and not when the trace was played again; try it once more")
-    case = _titled(case, record, options.seed)
-    sys.stdout.write(_report(lab, case, record))
+    case = _titled(failing.case, record, options.seed)
+    sys.stdout.write(_report(lab, failing, record))
     if options.output is not None:
         write(options.output, _file(lab, case, record))
     if options.program is not None:
@@ -156,7 +156,7 @@ def _titled(case: Case, record: Record, seed: int) -> Case:
     return replace(case, title=f"{cause.call} goes wrong (the smallest trace of a search with seed {seed})")
 
 
-def _report(lab: Lab, case: Case, record: Record) -> str:
+def _report(lab: Lab, failing: FailingTrace, record: Record) -> str:
     """Return what goes wrong, and the trace with the replies that the handout demands."""
     from grader.report.page import Page
     from grader.report.start_here import focus, start_here
@@ -164,19 +164,20 @@ def _report(lab: Lab, case: Case, record: Record) -> str:
     view = Detail().view()
     page = Page(view.width, colour=view.colour)
     start_here(page, record, focus(record, view.audience), view.audience, brief=True)
-    write_trace(page, lab, case)
+    write_trace(page, lab, failing)
     return page.text()
 
 
-def write_trace(page: Page, lab: Lab, case: Case) -> None:
+def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
     """Write the operations of the smallest trace, with the replies that the handout demands; the last one goes wrong.
 
-    What goes wrong in what the grader adds at the end, such as lost memory, is at none of them.
+    It may be one that the grader adds at the end, as when memory is lost.
     """
     from grader.report.page import bad
 
-    pairs = zip(case.trace.operations, case.expected.replies, strict=True)
-    lines = [f"{call}{f' -> {reply.text}' if reply.text else ''}" for call, reply in pairs if not call.implicit]
+    case = failing.case
+    pairs = zip(failing.operations, case.expected.replies, strict=False)
+    lines = [f"{call}{f' -> {reply.text}' if reply.text else ''}" for call, reply in pairs]
     page.heading(f"The smallest trace: {len(lines)} operations")
     for line in lines[:-1]:
         page.write(f"  {line}", indent=2, hang=6)

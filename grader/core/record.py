@@ -71,7 +71,7 @@ class SmallestTrace:
 
     case: str
     calls: tuple[str, ...]
-    """Without those that the grader adds at the end."""
+    """Those up to the one that goes wrong."""
     sentence: str
     """What is wrong in the last call."""
 

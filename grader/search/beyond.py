@@ -16,7 +16,7 @@ from grader.core.covering import Covering
 from grader.core.record import SmallestTrace
 from grader.core.verdict import Advice
 from grader.search.hunt import fails
-from grader.search.player import FailingTrace, TracePlayer, explicit
+from grader.search.player import FailingTrace, TracePlayer
 from grader.search.shrink import shrink
 from reference.operation import Operation
 
@@ -87,7 +87,7 @@ def _shrunk(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
 
 
 def _advice(failing: FailingTrace) -> Advice:
-    calls = "; ".join(map(str, explicit(failing.case.trace.operations)))
+    calls = "; ".join(map(str, failing.operations))
     return Advice(kind="closure", message=f"{_NO_CASE}: {calls}: {failing.sentence}")
 
 
@@ -97,5 +97,4 @@ def smallest(player: TracePlayer, case: Case) -> SmallestTrace | None:
     if failing is None:
         return None
     failing = _shrunk(player, failing)
-    calls = tuple(map(str, explicit(failing.case.trace.operations)))
-    return SmallestTrace(case=case.name, calls=calls, sentence=failing.sentence)
+    return SmallestTrace(case=case.name, calls=tuple(map(str, failing.operations)), sentence=failing.sentence)

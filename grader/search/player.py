@@ -63,6 +63,11 @@ class FailingTrace:
     sentence: str = ""
     """What is wrong there."""
 
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """Those up to the one that goes wrong, which may be one that the grader adds at the end."""
+        return self.case.trace.operations[: self.operation + 1]
+
 
 @dataclass(slots=True)
 class TracePlayer:

@@ -152,6 +152,15 @@ def test_the_command_shows_the_trace_and_writes_it(tmp_path: Path) -> None:
     assert grade("explain", str(file)).code == ExitCode.ACCEPTED
 
 
+def test_what_goes_wrong_at_the_end_is_shown_there() -> None:
+    """The grader adds llm_destroy; where memory is lost in it, it is the operation that goes wrong."""
+    shown = grade("hunt", str(sample("paged_kv", "destroy_keeps_l2_tables")))
+
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
+    assert "The smallest trace: 3 operations" in shown.out
+    assert "    create_sequence 1 1 -> seq\n  > llm_destroy -> 0\n" in shown.out
+
+
 def test_a_case_of_the_assignment_becomes_small() -> None:
     """Also where only Valgrind sees what goes wrong."""
     wrong = sample("paged_kv", "create_compares_unset_entry")
