@@ -29,6 +29,7 @@ _MOST_NAMED = 5
 _MOST_HEADERS = 20
 _MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
+_LINK = "is a symbolic link; submit the file itself"
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -47,6 +48,8 @@ class Source:
     own_headers: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     finding: Finding | None = None
+    is_link: bool = False
+    """Whether the file is a link, so that nothing was read."""
 
     @property
     def sha256(self) -> str:
@@ -168,7 +171,7 @@ def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Sourc
         with _entered(folder, path.parent.relative_to(folder)) as place:
             content = _content(path.name, place)
             if isinstance(content, str):
-                return replace(source, finding=_finding(rule, f"{source_name} {content}"))
+                return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_link=content is _LINK)
             return replace(source, content=content, own_headers=_headers(place))
     except OSError as error:
         error.filename = str(path)
@@ -194,7 +197,7 @@ def _content(name: str, place: int) -> bytes | str:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "is a symbolic link; submit the file itself"
+            return _LINK
         if error.errno == errno.ENXIO:
             return "is not a regular file"
         raise

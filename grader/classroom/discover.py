@@ -374,6 +374,8 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
         if not entry.trouble:
             with entry.filled() as path:
                 source, failure = collect_zipped(path, source_name, rule, name=entry.shown), ""
+            if source.is_link:  # what it leads to may be right, so this is never a 0
+                source, failure = None, f"{entry.shown}: {source_name} is a symbolic link; put the file itself there"
     except UsageError as error:
         failure = one_line(str(error))
     except OSError as error:

@@ -11,6 +11,7 @@ a Python program that begins or ends there is marked in the wrong place.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ from grader.report.phrases import counted
 from grader.report.similar_page import AlikePair, AlikeProgram, percent, similar_pages
 
 T = TypeVar("T")
+
+_BLANKS = bytes.maketrans(b"\r\f\v", b"\n  ")
+_PSEUDO = re.compile(r"\b(?:self|cls)\b")
+"""Names that the lexer of Python takes for words of the language."""
 
 _K = 40
 """The characters of a k-gram, two or three lines. Every k-gram counts (a window of 1), so the shares do not depend on
@@ -181,7 +186,8 @@ class Fingerprints:
             self._given |= self._fingerprint(_lines(path.read_bytes())).hash_idx.keys()
 
     def _fingerprint(self, lines: Sequence[str]) -> Any:
-        text = StringIO("\n".join(lines).strip("\n"))
+        joined = "\n".join(lines).strip("\n")
+        text = StringIO(_PSEUDO.sub(_like_any_name, joined) if self._language == "python" else joined)
         fingerprint = self._library.CodeFingerprint("", _K, 1, language=self._language, fp=text)
         fingerprint.hash_idx = {int(code): list(map(int, places)) for code, places in fingerprint.hash_idx.items()}
         return fingerprint
@@ -214,6 +220,22 @@ class Fingerprints:
         return SimilarPair(programs=(first, second), shares=(float(shares[0]), float(shares[1])))
 
 
+def _best_first(pairs: Sequence[SimilarPair]) -> list[SimilarPair]:
+    """Order pairs so that many submissions with one source in common do not displace all the others."""
+    best: list[SimilarPair] = []
+    others: list[SimilarPair] = []
+    names: set[str] = set()
+    for pair in sorted(pairs, key=lambda pair: -pair.share):
+        both = {program.name for program in pair.programs}
+        (others if both <= names else best).append(pair)
+        names |= both
+    return best + others
+
+
+def _like_any_name(name: re.Match[str]) -> str:
+    return "x" * len(name[0])  # as long, so that each character stays at its place
+
+
 class Counting(Protocol):
     """Hands items on, and shows how many of them were handled."""
 
@@ -227,7 +249,7 @@ class Alike:
 
     lab: Lab
     pairs: Sequence[AlikePair]
-    """Those that are most alike, first."""
+    """For each submission the pair in which it is most alike, then the others; both begin with the largest share."""
     skipped: Sequence[tuple[str, str]]
     """The names of the submissions that were not compared, each with the reason."""
     summary: str
@@ -241,14 +263,12 @@ class Alike:
         named = zip(submissions, read, strict=True)
         programs = [program for program in read if isinstance(program, FingerprintedProgram)]
         compared = progress(fingerprints.pairs(programs, threshold), len(programs), "comparing")
-        pairs = sorted((pair for some in compared for pair in some), key=lambda pair: -pair.share)
-        more = (
-            f"; these are the first {_MOST_PAIRS}, a higher --threshold lists fewer" if len(pairs) > _MOST_PAIRS else ""
-        )
+        pairs = [pair for some in compared for pair in some]
+        more = f"; shown are {_MOST_PAIRS} of them, the best of each submission first" * (len(pairs) > _MOST_PAIRS)
         among = counted(len(programs), "submission")
         return cls(
             lab=lab,
-            pairs=[pair.side_by_side() for pair in pairs[:_MOST_PAIRS]],
+            pairs=[pair.side_by_side() for pair in _best_first(pairs)[:_MOST_PAIRS]],
             skipped=[(submission.name, reason) for submission, reason in named if isinstance(reason, str)],
             summary=f"{counted(len(pairs), 'pair')} of {percent(threshold)} or more in {among}{more}",
         )
@@ -260,4 +280,5 @@ class Alike:
 
 
 def _lines(content: bytes) -> tuple[str, ...]:
-    return tuple(decoded_lines(content.replace(b"\r\n", b"\n").split(b"\n")))
+    """Return the lines of a program; other blanks and other ends of lines than usual make no difference."""
+    return tuple(decoded_lines(content.replace(b"\r\n", b"\n").translate(_BLANKS).split(b"\n")))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import similarity
-from grader.classroom.similarity import FingerprintedProgram, Fingerprints, HandedIn, SimilarPair
+from grader.classroom.similarity import Alike, FingerprintedProgram, Fingerprints, HandedIn, SimilarPair
 from grader.core.errors import ToolMissing
 from grader.labs import open_lab
 from grader.tests.support.command import ROOT
@@ -97,6 +97,29 @@ def test_equal_lines_lead_to_their_line_in_the_other_program(lab_name: str, newl
     assert {there - line for line, there in first.equal.items()} == {9}
     assert {there - line for line, there in second.equal.items()} == {-9}
     assert second.lines[9:] == first.lines
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\f\n", b"\v\n"])
+def test_other_blanks_and_ends_of_lines_make_no_difference(end: bytes) -> None:
+    """gcc reads the same program."""
+    text = sample("paged_kv", _TWO["paged_kv"][0]).read_bytes()
+
+    (pair,) = alike("paged_kv", plain=text, other=text.replace(b"\n", end))
+
+    assert min(pair.shares) == 1
+
+
+def test_many_with_one_source_do_not_displace_another_pair() -> None:
+    """The best pair of each submission comes first, whatever else is as much alike."""
+    first, second = (sample("paged_kv", name).read_bytes() for name in _TWO["paged_kv"])
+    contents = {**{f"a{number}": first for number in range(30)}, "y": second, "z": second + b"int more(void);\n"}
+    handed_in = [HandedIn(name=name, content=content) for name, content in contents.items()]
+
+    together = Alike.among(handed_in, open_lab("paged_kv"), lambda items, total, doing: iter(items))  # noqa: ARG005
+
+    assert together.summary.startswith("436 pairs of 80 % or more in 32 submissions; shown are 200 of them")
+    assert len(together.pairs) == 200
+    assert {"y", "z"} in [{program.name for program in pair} for pair in together.pairs[:31]]
 
 
 def test_what_a_program_repeats_is_its_own() -> None:

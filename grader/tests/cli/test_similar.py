@@ -74,12 +74,12 @@ def test_the_threshold_and_the_lab_can_be_given(place: Path, tmp_path: Path) -> 
 
 
 def test_what_is_listed_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class in which all are alike would be as many pages as it has pairs: those that are most alike come first."""
+    """A class in which all are alike would be as many pages as it has pairs: the best of each submission come first."""
     monkeypatch.setattr(similarity, "_MOST_PAIRS", 1)
 
     said = grade("similar", "in", "--threshold", "0.01", cwd=place)
 
-    assert said.out.startswith("3 pairs of 1 % or more in 3 submissions; these are the first 1, a higher --threshold")
+    assert said.out.startswith("3 pairs of 1 % or more in 3 submissions; shown are 1 of them, the best of each")
     assert [row[2] for row in rows(said)] == ["ann"]
 
 

@@ -16,7 +16,7 @@ _WORDS_OF_C = frozenset(
         "volatile while define defined endif ifdef ifndef",
     )
 )
-_WORDS_OF_PYTHON = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "self", "cls"})
+_WORDS_OF_PYTHON = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
 
 
 def disguised(text: str, suffix: str) -> str:
@@ -27,13 +27,13 @@ def disguised(text: str, suffix: str) -> str:
 def _c(text: str) -> str:
     """Rename, delete the comments, and break lines elsewhere."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
-    lines = ["/* all my own work */"]
+    lines = ["/* all my own work */\f"]
     for line in text.split("\n"):
         if line.lstrip().startswith("#include"):
             lines.append(line)
         elif line.strip():
             renamed = re.sub(r'"[^"\n]*"|\b[a-z_]\w*\b', _other_name, line)
-            lines += [f"  {part.strip()}" for part in re.split(r"(?<=\))\s*(?=\{)", renamed)] + [""]
+            lines += [f"\v{part.strip()}\f" for part in re.split(r"(?<=\))\s*(?=\{)", renamed)] + [""]
     return "\n".join(lines)
 
 

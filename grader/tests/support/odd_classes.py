@@ -50,6 +50,8 @@ def odd_folder(folder: Path) -> int:
         "linked zip.zip": "kim.zip",
     }.items():  # fmt: skip
         (folder / name).symlink_to(target)
+    put(folder / "link inside" / "src" / "right.sh", _GOOD)
+    (folder / "link inside" / NAME).symlink_to("src/right.sh")
     os.mkfifo(folder / "pipe.sh")
     put(folder / "locked" / NAME)
     (folder / "locked").chmod(0)
