@@ -135,7 +135,7 @@ def _misplaced(differences: Sequence[Difference], want: EngineState, have: Engin
             and have.ref_count[here] > want.ref_count[here]
         ):
             yield replace(difference, tags=difference.tags - {UNFILLED} | {"one-too-many"})
-        elif "mapping" in difference.tags and here == UNMAPPED and there in ends and ends.issuperset(free):
+        elif "mapping" in difference.tags and here == UNMAPPED and there in free and ends.issuperset(free):
             end = "first" if there == 0 else "last"
             yield replace(
                 difference, note=f"Block {there} is the {end} of the pool.", tags=difference.tags | {"free-at-the-ends"}
