@@ -7,6 +7,7 @@ record, and the grading goes on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -135,12 +136,14 @@ def hunted(
     generate: Generator,
     search: Callable[[TracePlayer], FailingTrace | None],
     *,
+    seconds: float,
     budget: Budget | None = None,
 ) -> FailingTrace | None:
     """Return the smallest trace that fails as the one that `search` finds does; None where it finds none.
 
-    No trace leaves the domain of those that `generate` makes. Raises `UsageError` when the submission cannot be built,
-    `GraderError` when the grader's side breaks.
+    After so many `seconds` of making it smaller what was reached is returned. No trace leaves the domain of those that
+    `generate` makes. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side
+    breaks.
     """
     from grader.search.domain import Domain  # noqa: PLC0415 - a grading does not search
     from grader.search.player import TracePlayer  # noqa: PLC0415
@@ -153,7 +156,8 @@ def hunted(
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
         player = TracePlayer(lab, work, attempt.program, attempt.seed, Domain.of(generate), attempt.spent["build"])
         failing = search(player)
-        return shrink(player, failing) if failing is not None else None
+        started = time.monotonic()
+        return shrink(player, failing, lambda: time.monotonic() - started > seconds) if failing is not None else None
 
 
 def _collect(attempt: Attempt) -> Attempt:

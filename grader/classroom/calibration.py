@@ -141,5 +141,5 @@ def _searched(lab_name: str, seconds: float, program: TriedProgram) -> Survivor:
         late=lambda: time.monotonic() - started > seconds,
         progress=lambda _: None,
     )
-    failing = pipeline.hunted(program.source, lab, generate, search)
+    failing = pipeline.hunted(program.source, lab, generate, search, seconds=seconds)
     return Survivor(program=program, trace=() if failing is None else tuple(map(str, failing.operations)))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from reference.oracle import Generator
 
 _SECONDS = 10
+_LEAST_SECONDS = 20
 _MOST_SECONDS = 24 * 3600
 _EVERY = 5.0
 """Seconds between two lines of progress, where no line can be redrawn."""
@@ -47,7 +48,7 @@ class HuntOptions:
     seconds: int = option(
         "--seconds",
         "N",
-        "How long to search for a failing trace.",
+        f"How long to search for a failing trace. Then as long, or {_LEAST_SECONDS} s, may go into making it small.",
         default=_SECONDS,
         type=number(Number("seconds", 1, _MOST_SECONDS)),
     )
@@ -66,9 +67,9 @@ def hunt(options: HuntOptions) -> ExitCode:
     """Search for calls on which a submission goes wrong, and show the smallest trace of them.
 
     Random traces are played, no case of the assignment but where --case names one. The first that fails is made as
-    short as it can be: none of its operations can be left out, and no value is larger than it must be. It can be
-    written as a case file, for `grade explain` and `grade try`, and as a program that needs nothing of the grader. No
-    point depends on what it finds.
+    short as it can be: none of its operations can be left out, and no value alone be made smaller. It can be written as
+    a case file, for `grade explain` and `grade try`, and as a program that needs nothing of the grader. No point
+    depends on what it finds. The tool that finds wrong uses of memory looks on only with --case.
 
     Exit code: 0 if nothing failed, 1 if a trace failed, 2 for a wrong option or path, or what cannot be built.
 
@@ -80,17 +81,22 @@ def hunt(options: HuntOptions) -> ExitCode:
     """
     from grader import pipeline
 
-    check_output(options.output)
-    check_output(options.program, "--program")
+    check_output(options.output, graded=[options.path])
+    check_output(options.program, "--program", graded=[options.path])
+    if options.output is not None and options.output == options.program:
+        raise UsageError(f"--program {options.program}: --output writes to it; write the name of another file")
     lab = lab_named(options.lab or lab_of_submissions([options.path]))
     generate = generator_of(lab)
     source = collect(options.path, lab.source_name, rule="")
     with _progress(options.seconds) as progress:
         search = _search(lab, generate, options, progress)
-        failing = pipeline.hunted(source, lab, generate, search)
+        failing = pipeline.hunted(source, lab, generate, search, seconds=max(options.seconds, _LEAST_SECONDS))
     if failing is None:
         where = f"in {options.seconds} s of random traces (seed {options.seed})"
-        print(f"Nothing went wrong {where}." if options.case is None else f"Nothing goes wrong in {options.case}.")
+        unseen = " Wrong uses of memory: see `grade run`." * ("memory_checker" in lab.runtime.options)
+        print(
+            f"Nothing went wrong {where}.{unseen}" if options.case is None else f"Nothing goes wrong in {options.case}."
+        )
         return ExitCode.ACCEPTED
     record = pipeline.grade(options.path, lab, [failing.case])
     if record.first_cause is None:
@@ -178,7 +184,7 @@ def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
     case = failing.case
     pairs = zip(failing.operations, case.expected.replies, strict=False)
     lines = [f"{call}{f' -> {reply.text}' if reply.text else ''}" for call, reply in pairs]
-    page.heading(f"The smallest trace: {len(lines)} operations")
+    page.heading(f"{'The smallest trace' if failing.is_smallest else 'A small trace'}: {len(lines)} operations")
     for line in lines[:-1]:
         page.write(f"  {line}", indent=2, hang=6)
     page.write(bad(f"> {lines[-1]}"), indent=2, hang=6)
@@ -192,7 +198,12 @@ def _file(lab: Lab, case: Case, record: Record) -> str:
 
     cause = record.first_cause
     assert cause is not None
+    clauses = lab.grammar.clauses
     place = min(cause.operation, len(case.expected.replies)) - 1
-    clause = case.expected.replies[place].clause or next(iter(lab.grammar.clauses))
-    rule = cause.rule if cause.rule in lab.grammar.rules else lab.grammar.rules[0]
-    return case_text(case, lab.grammar, title=case.title, clause=clause, rule=rule, comments=[cause.summary])
+    own = case.expected.replies[place].clause or next(iter(clauses))
+    clause = next((key for key, text in clauses.items() if f"{key.partition('/')[0]}: {text}" == cause.clause), own)
+    rule, comments = cause.rule, [cause.summary]
+    if rule not in lab.grammar.rules:
+        rule = lab.grammar.rules[0]
+        comments.append(f"{cause.rule} is judged in every case; write the rule that this case is for, not {rule}")
+    return case_text(case, lab.grammar, title=case.title, clause=clause, rule=rule, comments=comments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from grader.assignment.input_file import suggestion
 from grader.cli.parser import flag
 from grader.cli.terminal import columns, in_workflow, is_colourful, rows
 from grader.core.errors import UsageError
+from grader.labs import LABS, present
 from grader.report.document import View
 
 
@@ -42,10 +43,16 @@ def check_format(name: str, known: Collection[str]) -> None:
         raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
 
 
-def check_output(output: Path | None, option: str = "--output") -> None:
-    """Raise `UsageError` when that file cannot be written, before any work is done in vain."""
+def check_output(output: Path | None, option: str = "--output", *, graded: Iterable[Path] = ()) -> None:
+    """Raise `UsageError` when that file cannot be written, before any work is done in vain.
+
+    What is `graded` is never overwritten, nor any other file that has the name of a submission.
+    """
     if output is None:
         return
+    sources = {LABS[lab].source_name for lab in present()}
+    if output.is_file() and (output.name in sources or any(path.exists() and output.samefile(path) for path in graded)):
+        raise UsageError(f"{option} {output}: it would overwrite a submission; write the name of another file")
     if not output.parent.is_dir():
         raise UsageError(f"{option} {output}: there is no folder {output.parent}")
     if output.exists() and not output.is_file():

@@ -58,7 +58,7 @@ def repro(options: ReproOptions) -> ExitCode:
         grade repro llm_memory.c > repro.c
         grade repro my-homework/ append/three_sharers --output repro.c
     """
-    check_output(options.output)
+    check_output(options.output, graded=[options.path])
     lab = lab_named(options.lab or lab_of_submissions([options.path]))
     if options.case is None:
         cases = Selection(public_only=options.public_only).cases(lab, options.seed).cases

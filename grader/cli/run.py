@@ -82,7 +82,7 @@ def run(options: RunOptions) -> ExitCode:
         grade run . --format annotations --also summary=summary.md --also junit=report.xml
     """
     check_format(options.format, [*FORMATS, *GRADEBOOKS])
-    check_output(options.output)
+    check_output(options.output, graded=options.paths)
     others = _others(options)
     lab = lab_named(options.selection.lab or lab_of_submissions(options.paths))
     selected = options.selection.cases(lab, options.how.seed)
@@ -126,7 +126,7 @@ def _others(options: RunOptions) -> dict[str, Path]:
         check_format(name, FORMATS)
         if not path or name in others:
             raise UsageError(f"--also {written}: write FORMAT=FILE, each format once")
-        check_output(Path(path), f"--also {name}:")
+        check_output(Path(path), f"--also {name}:", graded=options.paths)
         others[name] = Path(path)
     to_file = options.output is not None and options.format in FORMATS
     if len(options.paths) > 1 and (to_file or others):

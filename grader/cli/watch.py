@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _OFTEN = {"debounce": 50, "step": 20, "rust_timeout": 500, "yield_on_timeout": True}
 """Milliseconds in which changes are collected, because an editor saves in several steps; and after how many the file is
 looked at without any."""
+_SECONDS = 10.0
+"""The time in which a trace is made smaller."""
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -207,7 +209,7 @@ def _print_trace(lab: Lab, selected: CaseSelection, saved: Saved, record: Record
         return
     case = next(case for case in selected.cases if case.name == cause.cases[0])
     search, budget = partial(fails, case=case), Budget(unwanted=saved.is_old)
-    smallest = pipeline.hunted(saved.source, lab, generate, search, budget=budget)
+    smallest = pipeline.hunted(saved.source, lab, generate, search, seconds=_SECONDS, budget=budget)
     if smallest is not None:
         page = Page(view.width, colour=view.colour)
         write_trace(page, lab, smallest)

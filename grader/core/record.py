@@ -74,6 +74,8 @@ class SmallestTrace:
     """Those up to the one that goes wrong."""
     sentence: str
     """What is wrong in the last call."""
+    is_smallest: bool = True
+    """Whether there was time to make it as small as it can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

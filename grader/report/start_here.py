@@ -309,4 +309,7 @@ def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
     if shown.case and not shown.hidden and not brief:
         page.labelled("Case", shown.case, f"  {glued(shown.call)}" if shown.call else "")
         if shown.smallest is not None:
-            page.labelled("Smallest", f"{'; '.join(shown.smallest.calls)}: {shown.smallest.sentence}")
+            page.labelled(
+                "Smallest" if shown.smallest.is_smallest else "Smaller",
+                f"{'; '.join(shown.smallest.calls)}: {shown.smallest.sentence}",
+            )

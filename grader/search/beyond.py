@@ -97,4 +97,9 @@ def smallest(player: TracePlayer, case: Case) -> SmallestTrace | None:
     if failing is None:
         return None
     failing = _shrunk(player, failing)
-    return SmallestTrace(case=case.name, calls=tuple(map(str, failing.operations)), sentence=failing.sentence)
+    return SmallestTrace(
+        case=case.name,
+        calls=tuple(map(str, failing.operations)),
+        sentence=failing.sentence,
+        is_smallest=failing.is_smallest,
+    )

@@ -62,6 +62,8 @@ class FailingTrace:
     """The operation that goes wrong, counted from 0."""
     sentence: str = ""
     """What is wrong there."""
+    is_smallest: bool = False
+    """Whether it was made as small as it can be, and not only as small as in the time for it."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:

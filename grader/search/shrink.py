@@ -1,15 +1,17 @@
 """Make a failing trace as short and simple as it can be while the same goes wrong in the same call.
 
 Edits of one kind are tried side by side in one run of the program. Those that work alone are then tried together, then
-half of them, and so on, since most do not depend on each other. At the end no operation can be left out, and no value
-replaced by a simpler one. Hypothesis' shrinker was looked at: it asks for the result of one candidate after the other,
-and each would start the sandbox anew.
+half of them, and so on, since most do not depend on each other. That is repeated until nothing changes any more: then
+no operation can be left out, and no value alone be replaced by a simpler one. Hypothesis' shrinker was looked at: it
+asks for the result of one candidate after the other, and each would start the sandbox anew.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations, islice
 
 from grader.core.case import Case
 from grader.search.player import FailingTrace, TracePlayer, explicit
@@ -20,15 +22,21 @@ Edit = Mapping[int, Operation | None]
 
 _MOST_TOGETHER = 96
 """The most candidates of one run."""
+_SLOW = 1.0
+"""The seconds from which on a trace that fails counts as slow: it hangs. Then candidates are tried one by one."""
+_MOST_PAIRS = 192
+"""The most pairs of values that are made simpler together."""
 
 
 def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] = lambda: False) -> FailingTrace:
     """Return the smallest trace that is reached from a failing one; itself where no smaller one fails in the same way.
 
-    `late` returns whether no time is left; what was reached until then is returned.
+    `late` returns whether no time is left; what was reached until then is returned, and is not called the smallest.
     """
     wanted = failing.faults[0]
+    started = time.monotonic()
     failing = _with_fewer_settings(player, failing)
+    most = 1 if time.monotonic() - started > _SLOW else _MOST_TOGETHER
 
     def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
         """Yield the edits after which the same goes wrong, in order."""
@@ -38,20 +46,26 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
         cases = [(place, case) for place, case in candidates if case is not None]
         if cases:
             for number, trace in player.failing([case for _, case in cases]):
+                if late():
+                    return
                 if wanted in trace.faults and _size(trace.case) < _size(failing.case):
                     yield cases[number][0], trace
 
-    for propose in (_without, _renamed, _simpler, _without):
-        while not late():
-            smaller = _best(failing_alike, list(propose(explicit(failing.case.trace.operations))))
-            if smaller is None:
-                break
-            failing = smaller
-    return failing
+    before: FailingTrace | None = None
+    while failing is not before and not late():
+        before = failing
+        for propose in (_without, _renamed, _simpler, _simpler_together):
+            while not late():
+                smaller = _best(failing_alike, list(propose(explicit(failing.case.trace.operations))), most)
+                if smaller is None:
+                    break
+                failing = smaller
+    return replace(failing, is_smallest=not late())
 
 
 def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
-    """Return it without the settings that it does not need."""
+    """Return it as it fails when played again, without the settings that it does not need."""
+    failing = next((trace for _, trace in player.failing([failing.case])), failing)
     for name in failing.case.trace.settings:
         settings = {other: value for other, value in failing.case.trace.settings.items() if other != name}
         case = player.case(explicit(failing.case.trace.operations), settings)
@@ -62,11 +76,14 @@ def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingT
 
 
 def _best(
-    failing_alike: Callable[[Sequence[Edit]], Iterator[tuple[int, FailingTrace]]], edits: Sequence[Edit]
+    failing_alike: Callable[[Sequence[Edit]], Iterator[tuple[int, FailingTrace]]], edits: Sequence[Edit], most: int
 ) -> FailingTrace | None:
-    """Return what is left after as many of the edits as can be made together; None where none can be made."""
-    for first in range(0, len(edits), _MOST_TOGETHER):
-        some = edits[first : first + _MOST_TOGETHER]
+    """Return what is left after as many of the edits as can be made together; None where none can be made.
+
+    At `most` so many are tried side by side.
+    """
+    for first in range(0, len(edits), most):
+        some = edits[first : first + most]
         working = list(failing_alike(some))
         if not working:
             continue
@@ -132,17 +149,24 @@ def _without(operations: Sequence[Operation]) -> Iterator[Edit]:
 
 
 def _renamed(operations: Sequence[Operation]) -> Iterator[Edit]:
-    """Replace a number by a smaller one wherever it stands: ids belong together."""
+    """Replace a number by a smaller one wherever it stands, or swap two: ids belong together."""
     numbers = {number for operation in operations for number in operation.numbers}
     targets = {operation.target for operation in operations} - {None, 1}
     for old in sorted(numbers):
         for new in (1, 2, 3):
             if _weight(new) < _weight(old) and old > 0:
                 yield {
-                    place: _with_number(operation, old, new)
+                    place: _with_numbers(operation, {old: new})
                     for place, operation in enumerate(operations)
                     if old in operation.numbers
                 }
+    for low in range(1, 4):
+        for high in range(low + 1, 5):
+            yield {
+                place: _with_numbers(operation, {low: high, high: low})
+                for place, operation in enumerate(operations)
+                if not {low, high}.isdisjoint(operation.numbers)
+            }
     for target in targets:
         yield {
             place: replace(operation, target=1)
@@ -151,9 +175,11 @@ def _renamed(operations: Sequence[Operation]) -> Iterator[Edit]:
         }
 
 
-def _with_number(operation: Operation, old: int, new: int) -> Operation:
-    arguments = (new if isinstance(value, int) and value == old else value for value in operation.arguments)
-    return replace(operation, arguments=tuple(arguments))
+def _with_numbers(operation: Operation, new: Mapping[int, int]) -> Operation:
+    def renamed(value: Argument) -> Argument:
+        return new.get(value, value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    return replace(operation, arguments=tuple(map(renamed, operation.arguments)))
 
 
 def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
@@ -161,8 +187,39 @@ def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
     for place, operation in enumerate(operations):
         for number, argument in enumerate(operation.arguments):
             for value in dict.fromkeys(_simpler_values(argument)):
-                arguments = (*operation.arguments[:number], value, *operation.arguments[number + 1 :])
-                yield {place: replace(operation, arguments=arguments)}
+                yield {place: _with_argument(operation, number, value)}
+
+
+def _simpler_together(operations: Sequence[Operation]) -> Iterator[Edit]:
+    """Replace two arguments at once: a pool and what fits in it, lists of which each item has one in the other."""
+    places = [
+        (place, number, [value for value, _ in zip(_halves(argument), range(2), strict=False)])
+        for place, operation in enumerate(operations)
+        for number, argument in enumerate(operation.arguments)
+    ]
+    pairs = combinations([(place, number, value) for place, number, values in places for value in values], 2)
+    for (first, at, value), (second, there, other) in islice(pairs, _MOST_PAIRS):
+        if (first, at) != (second, there):
+            edit = {first: _with_argument(operations[first], at, value)}
+            yield edit | {second: _with_argument(edit.get(second, operations[second]), there, other)}
+    for place, operation in enumerate(operations):
+        lists = {number: items for number, items in enumerate(operation.arguments) if isinstance(items, tuple)}
+        for item in range(min(map(len, lists.values()), default=0) if len(lists) > 1 else 0):
+            shorter = operation
+            for number, items in lists.items():
+                shorter = _with_argument(shorter, number, (*items[:item], *items[item + 1 :]))
+            yield {place: shorter}
+
+
+def _with_argument(operation: Operation, number: int, value: Argument) -> Operation:
+    return replace(operation, arguments=(*operation.arguments[:number], value, *operation.arguments[number + 1 :]))
+
+
+def _halves(value: Argument) -> Iterator[int]:
+    """Yield smaller numbers that keep what a number is a multiple of, as far as they can."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        yield value & (value - 1) or value // 2  # without the lowest bit
+        yield value // 2
 
 
 def _simpler_values(value: Argument) -> Iterator[Argument]:
@@ -178,6 +235,7 @@ def _simpler_values(value: Argument) -> Iterator[Argument]:
             if _weight(new) < _weight(value) and (new > 0) >= (value > 0):
                 yield new
     elif isinstance(value, str):
+        yield None
         yield from (value[:size] for size in (1, len(value) // 2, len(value) - 1) if 0 < size < len(value))
     elif isinstance(value, tuple):
         yield ()

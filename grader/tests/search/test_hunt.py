@@ -180,7 +180,7 @@ def test_the_command_says_where_nothing_goes_wrong() -> None:
 
     assert (right.code, right.out) == (
         ExitCode.ACCEPTED,
-        "Nothing went wrong in 1 s of random traces (seed 3).\n",
+        "Nothing went wrong in 1 s of random traces (seed 3). Wrong uses of memory: see `grade run`.\n",
     )
     assert unbuilt.code == ExitCode.BAD_INPUT
     assert "cannot be built" in unbuilt.err
