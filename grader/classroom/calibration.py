@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from random import Random
 from grader import pipeline
 from grader.assignment.lab import Lab
 from grader.classroom.own_cases import TriedProgram
+from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.labs import open_lab
@@ -28,7 +28,7 @@ from grader.search.mutants import mutants
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivor:
-    """A mutant that passes every case."""
+    """A program that passes every case: a mutant, or a labelled sample, which is known to be wrong."""
 
     program: TriedProgram
     trace: tuple[str, ...] = ()
@@ -46,8 +46,8 @@ class Calibration:
 
     @property
     def missed(self) -> list[Survivor]:
-        """The survivors that a search tells from a right program."""
-        return [survivor for survivor in self.survivors if survivor.trace]
+        """The survivors that are labelled as wrong, or that a search tells from a right program."""
+        return [survivor for survivor in self.survivors if survivor.trace or not survivor.program.mutant_of]
 
     @property
     def share(self) -> float:
@@ -124,7 +124,7 @@ def calibration(
 def searched(lab: Lab, programs: Sequence[TriedProgram], *, seconds: float, jobs: int) -> Iterator[Survivor]:
     """Yield each mutant that fails no case, with a trace that tells it from a right program, if a search finds one."""
     search = partial(_searched, lab.name, seconds)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPool(jobs) as pool:
         yield from pool.map(search, programs)
 
 

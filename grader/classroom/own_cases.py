@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from grader import pipeline
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
+from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
 from grader.core.verdict import Verdict
 from grader.labs import open_lab
@@ -79,8 +79,8 @@ def tried(
     With `memory_checker` the tool that finds wrong uses of memory looks on, where the lab has one.
     """
     try_program = partial(_failed, lab.name, tuple(cases), memory_checker=memory_checker)
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(try_program, (program.source for program in programs), chunksize=4)
+    with ProcessPool(jobs) as pool:
+        yield from pool.map(try_program, (program.source for program in programs))
 
 
 def _failed(lab_name: str, cases: tuple[Case, ...], source: Source, *, memory_checker: bool) -> frozenset[str] | None:

@@ -17,6 +17,7 @@ from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
 from grader.core.record import write
+from grader.core.verdict import Judged
 
 if TYPE_CHECKING:
     from grader.classroom.calibration import Calibration
@@ -67,7 +68,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
         grade calibrate --lab paged_kv --mutants 600
         grade calibrate --lab scheduler --matrix kills.html
     """
-    from grader.classroom.calibration import calibration, mutants_of, searched
+    from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
     from grader.classroom.own_cases import samples_of
     from grader.report.page import Page
 
@@ -78,13 +79,16 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     rights = [sample for sample in samples if sample.right]
     if not rights:
         raise UsageError("there are no labelled samples here; write --lab with an assignment that has some")
-    wrong = [sample for sample in samples if not sample.right]
+    no_case = {lab.rubric.judged(Judged.BUILD)}  # a case says nothing of what is only wrong in the build
+    wrong = [sample for sample in samples if not sample.right and set(sample.rules) != no_case]
     drawn = mutants_of(lab, rights, options.mutants, options.seed)
     programs = [*wrong, *drawn]
     failed = _failed(lab, cases, programs, jobs=options.jobs)
-    passing = [mutant for mutant, names in zip(drawn, failed[len(wrong) :], strict=True) if names == frozenset()]
-    search = searched(lab, passing, seconds=options.seconds, jobs=options.jobs)
-    survivors = list(counted(search, len(passing), "searching"))
+    passing = [program for program, names in zip(programs, failed, strict=True) if names == frozenset()]
+    mutants = [program for program in passing if program.mutant_of]
+    search = searched(lab, mutants, seconds=options.seconds, jobs=options.jobs)
+    survivors = [Survivor(program=program) for program in passing if not program.mutant_of]
+    survivors += counted(search, len(mutants), "searching")
     result = calibration(programs, failed, survivors)
     page = Page(columns(100), colour=is_colourful())
     _write(page, lab, cases, result, mutants=len(drawn))
@@ -99,12 +103,17 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
 def _failed(
     lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int
 ) -> list[frozenset[str] | None]:
-    """Return the cases that each program fails. The tool for memory looks at those that fail none without it."""
+    """Return the cases that each program fails.
+
+    The tool for memory looks at mutants that fail none without it, and at samples that are labelled for it.
+    """
     from grader.classroom.own_cases import tried
 
     failed = list(counted(tried(lab, cases, programs, jobs=jobs), len(programs), "trying"))
     if "memory_checker" in lab.runtime.options:
-        passing = [place for place, names in enumerate(failed) if names == frozenset()]
+        rule = lab.rubric.judged(Judged.MEMORY_ERROR)
+        looked_at = [bool(program.mutant_of) or rule in program.rules for program in programs]
+        passing = [place for place, names in enumerate(failed) if names == frozenset() and looked_at[place]]
         checked = tried(lab, cases, [programs[place] for place in passing], jobs=jobs, memory_checker=True)
         for place, names in zip(passing, counted(checked, len(passing), "checking"), strict=True):
             failed[place] = names
@@ -140,10 +149,10 @@ def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, 
     _list(page, "Cases that no program fails", nobody)
     _list(page, "Cases whose rule catches the same programs without them", redundant)
     if result.missed:
-        page.heading("Programs that no case catches, with the trace that does")
+        page.heading("Programs that none of the cases catches, with a trace that does")
         for survivor in result.missed:
             page.write(bad(survivor.program.name), indent=2, hang=4)
-            page.write("; ".join(survivor.trace), indent=4, hang=6)
+            page.write("; ".join(survivor.trace) or "a labelled sample", indent=4, hang=6)
 
 
 def _list(page: Page, heading: str, names: Sequence[str]) -> None:

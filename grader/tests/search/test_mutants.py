@@ -157,13 +157,16 @@ def test_what_cases_are_worth() -> None:
     listing = [case for case in cases if case.rule == "list"][:2]
     first, second = (case.name for case in listing)
     source = samples_of(lab)[0].source
-    programs = [TriedProgram(name=name, source=source) for name in "abcde"]
+    programs = [TriedProgram(name=name, source=source, mutant_of="right") for name in "abcde"]
     failed = [frozenset({first}), frozenset({first, second}), None, frozenset[str](), frozenset[str]()]
     survivors = [Survivor(program=programs[3], trace=("llm_init 64",)), Survivor(program=programs[4])]
+    labelled = Survivor(program=TriedProgram(name="f", source=source))
     result = calibration(programs, failed, survivors)
+    with_sample = calibration(programs, failed, [*survivors, labelled])
 
     assert (result.unbuilt, len(result.killed), len(result.missed)) == (1, 2, 1)
-    assert result.share == 2 / 3
+    assert (result.share, with_sample.share) == (2 / 3, 2 / 4)
+    assert labelled in with_sample.missed
     assert result.kills() == {first: 2, second: 1}
     assert result.redundant(listing) == [second]
     assert result.sole_guards(listing[:1]) == {"list": first}
@@ -178,8 +181,9 @@ def test_the_command(tmp_path: Path) -> None:
     grade(*words, "--matrix", str(page))
     rows = list(csv.reader(matrix.read_text(encoding="utf-8").splitlines()))
 
-    assert shown.code in (ExitCode.ACCEPTED, ExitCode.NOT_ACCEPTED), shown.err
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err  # the samples of other rules pass these cases
     assert "wrong programs fail a case" in shown.out
+    assert "a labelled sample" in shown.out
     assert rows[0][0] == "program"
     assert all(name.startswith("waste/") for name in rows[0][1:])
     assert {value for row in rows[2:] for value in row[1:]} <= {"0", "1"}
