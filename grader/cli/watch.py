@@ -67,7 +67,13 @@ def watch(options: WatchOptions) -> ExitCode:
         last = Saved.at(options.path, lab)
         complete = _show(options, lab, selected, last)
         for _ in changes(last.file.parent, recursive=False, raise_interrupt=True, **_OFTEN):
-            now = Saved.at(options.path, lab)
+            try:
+                now = Saved.at(options.path, lab)
+            except UsageError as error:  # gone, perhaps only until git or a formatter has written it anew
+                if complete:
+                    _write(f"{error}\n")
+                complete = False
+                continue
             if now.source != last.source or not complete:  # also what was saved before the folder was watched
                 last = now
                 complete = _show(options, lab, selected, last)

@@ -199,7 +199,18 @@ COMMAND = "python3 -m pytest repro.py"
 """Run beside the submission."""
 
 _SECONDS = 10
-_HELPERS = '''
+_MAIN = """
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__]))
+"""
+_HELPERS = (
+    f"""
+
+def does_not_come_back(*_):
+    pytest.fail("this call does not come back within {_SECONDS} s")
+"""
+    '''
 
 def place_of(item, among):
     """Where this very object is: its place in a list, or its key in a dict."""
@@ -217,6 +228,7 @@ def plain(value):
         return {str(key): plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 '''
+)
 
 
 def reproduce(table: CallTable, case: Case, operation: int) -> str:
@@ -227,7 +239,7 @@ def reproduce(table: CallTable, case: Case, operation: int) -> str:
         "",
         f"Case {case.name}. Put this file beside {table.module}.py and type: {COMMAND}",
         '"""',
-        "import faulthandler",
+        "import signal",
         "",
         "import pytest",
         "",
@@ -236,7 +248,9 @@ def reproduce(table: CallTable, case: Case, operation: int) -> str:
     names = sorted({name for text in table.calls.values() for name in _assigned(text)}) if table.defines else []
     body = [
         *([f"    global {', '.join(names)}"] if names else []),  # the functions above use them
-        f"    faulthandler.dump_traceback_later({_SECONDS}, exit=True)  # where it is, if a call does not come back",
+        '    if hasattr(signal, "SIGALRM"):  # Windows has none',
+        "        signal.signal(signal.SIGALRM, does_not_come_back)",
+        f"        signal.alarm({_SECONDS})",
     ]
     for number, next_operation in enumerate(case.trace.operations[: operation + 1]):
         body += [f"    {line}" for line in _call(table, case, number, next_operation, checked=number == operation)]
@@ -246,9 +260,10 @@ def reproduce(table: CallTable, case: Case, operation: int) -> str:
         if part not in shown or "calls_of(" in read:  # only the grader records calls on given modules
             continue
         body.append(f"    assert plain({read}) == {record['state'][part]!r}")
-    body.append("    faulthandler.cancel_dump_traceback_later()")
+    body += ['    if hasattr(signal, "SIGALRM"):', "        signal.alarm(0)"]
     defines = f"\n\n{table.defines.strip()}\n" if table.defines else ""
-    return "\n".join(lines) + "\n" + _HELPERS + defines + f"\n\ndef test_{name}():\n" + "\n".join(body) + "\n"
+    test = f"\n\ndef test_{name}():\n" + "\n".join(body) + "\n"
+    return "\n".join(lines) + "\n" + _HELPERS + defines + test + _MAIN
 
 
 def _assigned(text: str) -> Iterator[str]:

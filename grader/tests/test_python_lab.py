@@ -285,6 +285,24 @@ def test_a_failing_case_is_a_test_file(tmp_path: Path) -> None:
     assert (wrong, right) == (1, 0)
 
 
+def test_a_call_that_does_not_come_back_fails_with_its_line(tmp_path: Path) -> None:
+    """Also where the test file is started as a program."""
+    (tmp_path / "shelf.py").write_text(WRONG, encoding="utf-8")
+    with toy_in_process():
+        grade("repro", "shelf.py", "--output", "repro.py", cwd=tmp_path)
+    program = (tmp_path / "repro.py").read_text(encoding="utf-8")
+    (tmp_path / "repro.py").write_text(program.replace("alarm(10)", "alarm(1)"), encoding="utf-8")
+    endless = RIGHT.replace("def __init__(self, count):", "def __init__(self, count):\n        while True: pass")
+    (tmp_path / "shelf.py").write_text(endless, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "repro.py"], cwd=tmp_path, capture_output=True, check=False, timeout=60, text=True
+    )
+
+    assert done.returncode == 1, done.stdout
+    assert "this call does not come back within 10 s" in done.stdout
+    assert "while True: pass" in done.stdout
+
+
 def run_pytest(folder: Path) -> int:
     """The exit code of the reproduction in a folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "repro.py"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from grader.cli.options import own_cases
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.command import SAMPLES, grade
+from grader.tests.support.command import ROOT, SAMPLES, grade
 
 _HEAD = """
 title       = "an append after a fork"
@@ -26,6 +27,22 @@ create_sequence 1 20 -> seq
 fork_sequence   1 2  -> seq
 append_kv       2 77 -> 0
 """
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "paged_kv/../../evil", "paged_kv/../hybrid/x", "paged_kv/fork/x.toml", "paged_kv/fork/A b", "/a/b/c"],
+)
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    """A case is promoted to a folder of its lab, under a plain name; nothing is written elsewhere."""
+    file = write(tmp_path, "mine")
+    done = subprocess.run(
+        [ROOT / "scripts" / "promote", file, name], capture_output=True, check=False, text=True, cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "write scripts/promote FILE LAB/FOLDER/NAME" in done.stderr
+    assert list(tmp_path.rglob("*.toml")) == [file]
 
 
 def write(folder: Path, name: str, operations: str = _OPERATIONS, *, rule: str = "cow") -> Path:

@@ -117,6 +117,18 @@ def test_a_save_ends_the_grading_of_what_it_replaces(work: Path) -> None:
     assert "accepted" not in shown
 
 
+def test_a_file_that_is_gone_for_a_while_is_waited_for(work: Path) -> None:
+    """As when git or a formatter writes it anew, also where PATH is the file itself."""
+    out, file = work.with_name("out"), work / "block_pool.py"
+    save(work, "block_pool", "accepted/plain_text")
+    with watching(file, "block_pool", out):
+        appears(out, "nothing went wrong in")
+        file.unlink()
+        appears(out, "no such file")
+        save(work, "block_pool", "wrong_answer/double_free_noticed_late")
+        appears(out, "> free_blocks [")
+
+
 def test_old_is_what_has_another_content(tmp_path: Path) -> None:
     """Not what was only touched, or is not there for a moment."""
     file = tmp_path / "block_pool.py"
