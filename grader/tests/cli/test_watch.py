@@ -122,7 +122,7 @@ def test_a_file_that_is_gone_for_a_while_is_waited_for(work: Path) -> None:
     out, file = work.with_name("out"), work / "block_pool.py"
     save(work, "block_pool", "accepted/plain_text")
     with watching(file, "block_pool", out):
-        appears(out, "nothing went wrong in")
+        appears(out, "No score yet")
         file.unlink()
         appears(out, "no such file")
         save(work, "block_pool", "wrong_answer/double_free_noticed_late")
