@@ -281,10 +281,15 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     pages_of_class = options.format == _HTML
     reports = folder / STUDENTS if pages_of_class else folder
     try:
-        for path in (folder, *[reports, folder / CLASS] * pages_of_class):
+        for path in (
+            folder,
+            *[reports, folder / CLASS] * pages_of_class,
+            *[folder / CLASS / SIMILAR] * options.similar,
+        ):
             path.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
+    earlier = _files(folder)
     pages = page_names(result.name for result in store.results(run) if result.is_final)
     ending = _ENDINGS.get(options.format, options.format)
 
@@ -302,6 +307,15 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     notify(f"{len(pages)} reports written to {reports}")
     if pages_of_class:
         notify(f"the page of the class, with all names: {folder / CLASS / 'index.html'}")
+    left = [str(path.relative_to(folder)) for path, state in _files(folder).items() if earlier.get(path) == state]
+    if left:
+        notify(f"not of this export, so look at them before you hand the folder on: {_counted(left)}")
+
+
+def _files(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return the files below a folder, each with what changes when it is written."""
+    states = ((path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path: (state.st_mtime_ns, state.st_ino) for path, state in states}
 
 
 def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
@@ -311,7 +325,6 @@ def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
     from grader.report.similar_page import INDEX
 
     alike = Alike.among(handed_in_run(store, run), open_lab(run.lab), counted)
-    (folder / SIMILAR).mkdir(exist_ok=True)
     for name, page in alike.pages():
         write(folder / SIMILAR / name, page)
     return ClassNote(text=alike.summary, page=f"{SIMILAR}/{INDEX}")

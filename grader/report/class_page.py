@@ -12,6 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome
@@ -85,17 +86,26 @@ def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
 
 
 def file_stems(submissions: Iterable[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:
-    """Return a name for the file of each: unique on every file system, and never a path to another folder."""
+    """Return a name for the file of each: unique on every file system, and never a path to another folder.
+
+    A name that says too little has a digest at its end, not a number: in a later class a number could be another's.
+    """
+    given = list(submissions)
+    shortened = [re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") for name in given]
+    stems = [name[-_MOST_NAME:] or "submission" for name in shortened]
+    count = Counter(map(str.casefold, [*stems, *taken]))
     names: list[str] = []
-    taken = set(taken)
-    for submission in submissions:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", submission).strip("_")[-_MOST_NAME:] or "submission"
-        name, number = stem, 1
-        while name.casefold() in taken:
+    used = set(taken)
+    for name, whole, stem in zip(given, shortened, stems, strict=True):
+        lost = whole != stem or any(letter.isalnum() and not letter.isascii() for letter in name)
+        digest = sha256(name.encode(errors="surrogateescape")).hexdigest()[:8]
+        own = f"{stem}-{digest}" if lost or count[stem.casefold()] > 1 else stem
+        unique, number = own, 1
+        while unique.casefold() in used:  # the same name twice
             number += 1
-            name = f"{stem}-{number}"
-        taken.add(name.casefold())
-        names.append(name)
+            unique = f"{own}-{number}"
+        used.add(unique.casefold())
+        names.append(unique)
     return tuple(names)
 
 

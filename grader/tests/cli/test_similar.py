@@ -118,6 +118,9 @@ def test_the_page_of_the_class_says_how_many_are_alike(place: Path) -> None:
     for path in (place / "pairs").iterdir():
         assert (place / "noted" / "class" / "similar" / path.name).read_bytes() == path.read_bytes()
     assert (place / "grades.sqlite").read_bytes() == stored
+    again = grade(*export, "noted", cwd=place)
+    assert "not of this export, so look at them before you hand the folder on: 2: class/similar/" in again.err
+    assert "not of this export" not in noted.err
 
 
 def test_what_cannot_be_done_says_what_to_write(place: Path) -> None:
