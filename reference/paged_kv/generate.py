@@ -40,6 +40,8 @@ class _Kind:
     fork: int = 3
     append: int = 6
     engines: int = 1
+    whole: float = 0.15
+    """The part of the sequences that take about all blocks that are free."""
     pokes: float = 0.0
     """The part of the operations that are pokes: tables get holes that no call makes."""
 
@@ -51,7 +53,7 @@ _KINDS = (
     (2, _Kind(blocks=(2, 3, 4), lengths=(1, KV_PER_BLOCK), ids=3, engines=2)),
     (3, _Kind(blocks=(17, 18, 20, 34, 40), lengths=(_TABLE, _TABLE, 2 * _TABLE, KV_PER_BLOCK), ids=4)),
     (1, _Kind(blocks=(256, 257, 259), lengths=(_LONGEST, _LONGEST, _LONGEST - _TABLE), ids=3, free=1)),
-    (1, _Kind(blocks=(70, 90), lengths=(1, KV_PER_BLOCK), ids=400, create=9, free=1, fork=6, append=1)),
+    (2, _Kind(blocks=(90, 130), lengths=(1,), ids=400, create=12, free=1, fork=8, append=1, whole=0.0)),
 )
 """The kinds of traces with their weights."""
 
@@ -157,6 +159,6 @@ def _length(random: Random, kind: _Kind, engine: Engine) -> int:
     """A length near a boundary: of a block, of a table, or of what is free."""
     if random.random() < 0.06:
         return random.choice((0, -1, _LONGEST + 1, -(2**31), 2**31 - 1))
-    if random.random() < 0.15:
+    if random.random() < kind.whole:
         return max(1, engine.free_local_blocks * KV_PER_BLOCK + random.choice((-KV_PER_BLOCK, 0, 0, 1)))
     return max(1, random.choice(kind.lengths) + random.choice((-1, 0, 0, 1, 1, KV_PER_BLOCK)))
