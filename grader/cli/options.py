@@ -180,10 +180,11 @@ def own_cases(files: Iterable[Path], lab_name: str | None, seed: int | None) -> 
 
     Raises `UsageError` when it is not clear of which lab they are, and `CaseFileError` with the mistakes of all files.
     """
-    paths = [path for file in files for path in (sorted(file.rglob("*.toml")) if file.is_dir() else [file])]
-    missing_files = [str(path) for path in paths if not path.is_file()]
-    if missing_files or not paths:
-        raise UsageError(f"{', '.join(missing_files) or 'the folder'}: there is no case file")
+    paths_of = {file: sorted(file.rglob("*.toml")) if file.is_dir() else [file] for file in files}
+    paths = [path for some in paths_of.values() for path in some]
+    without = [str(file) for file, some in paths_of.items() if not any(path.is_file() for path in some)]
+    if without:
+        raise UsageError(f"{', '.join(without)}: there is no case file")
     labs = labs_named(lab_name)
     for path in paths if len(labs) > 1 else ():
         labs = _labs_of_case(path, labs)

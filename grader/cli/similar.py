@@ -76,6 +76,8 @@ def similar(options: SimilarOptions) -> ExitCode:
     alike = Alike.among(submissions, lab, counted, options.threshold)
     for name, reason in alike.skipped:
         notify(f"not compared: {name}: {reason}")
+    if len(alike.skipped) == len(submissions):
+        raise UsageError("nothing can be compared here; is --lab right?")
     _print(alike)
     if options.output is not None:
         put((File(name=name, content=page.encode()) for name, page in alike.pages()), options.output)

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from grader.core.case import Case
 from grader.report.document import Document, web_page
+from grader.report.phrases import counted
 
 _LEFT, _TOP, _BAR = 230, 230, 50
 """The width of the names of groups, the height of those of rules with the bars, and the length of the longest bar."""
@@ -69,7 +70,7 @@ def kill_matrix(
     passing = [program for program in programs if not program.fails]
     return web_page(
         "kills",
-        title=f"{lab} · {len(programs)} wrong programs · {len(cases)} cases",
+        title=f"{lab} · {counted(len(programs), 'wrong program')} · {counted(len(cases), 'case')}",
         figures=[
             ("fail a case", len(programs) - len(passing)),
             ("mutants that pass every case, but not a search", sum(bool(program.trace) for program in passing)),

@@ -137,6 +137,7 @@ def test_what_cannot_be_done_says_what_to_write(place: Path) -> None:
         (("in", "--threshold", "80"), "write a share from 0.01 to 1, such as 0.8, not '80'"),
         (("in", "--threshold", "nan"), "write a share from 0.01 to 1, such as 0.8, not 'nan'"),
         (("in", "--output", "full"), "full: it is not empty"),
+        (("in", "--lab", "scheduler"), "nothing can be compared here; is --lab right?"),
     ):
         said = grade("similar", *words, cwd=place)
         assert (said.code, said.out, message in said.err) == (ExitCode.BAD_INPUT, "", True), said.err
