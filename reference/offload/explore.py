@@ -46,13 +46,17 @@ def _with_number_0(operation: Operation) -> Operation:
 
 
 def _with_longer_table(random: Random, operation: Operation, engine: Operation) -> Operation:
-    """At times a load whose table has another block behind those that it needs."""
+    """At times a load whose table has another block behind those that it needs. One that is too short stays so."""
     if operation.name != "load" or random.random() >= 0.2:
         return operation
     buffer, layer, ids, tokens = operation.arguments
-    _, blocks, *_ = engine.arguments
+    _, blocks, size, *_ = engine.arguments
     assert isinstance(ids, tuple)
     assert isinstance(blocks, int)
+    assert isinstance(size, int)
+    assert isinstance(tokens, int)
+    if len(ids) * size < tokens:
+        return operation
     others = [block for block in range(blocks) if block not in ids]
     longer = (*ids, random.choice(others)) if others else ids
     return replace(operation, arguments=(buffer, layer, longer, tokens))

@@ -23,6 +23,7 @@ NOTHING_WRONG = (
 )
 """The parts of a state that list what is wrong in memory, its order and its size."""
 
+_LEFT_OPEN = "the handout says nothing about"
 _STORAGE = (
     *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),
     *("decode_k_buffer", "decode_v_buffer"),
@@ -40,6 +41,10 @@ class Offload(Engine):
         self.engine_alone: OffloadEngine | None = None
         self.model_runner: ModelRunner | None = None
         self.storage: dict[str, Plain] = {}
+        self.read_by: dict[int, set[tuple[int, int]]] = {}
+        """By buffer, layer and block of the rows that a load reads, until the buffer is used."""
+        self.loaded: dict[int, int] = {}
+        """By buffer, the number of tokens of its last load."""
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; what the device notes are the calls of this operation."""
@@ -120,6 +125,7 @@ class Offload(Engine):
         k, v = (Buf(max(num_tokens, 1), self._engine.cfg.kv_width, pinned=False) for _ in "kv")
         self._engine.offload_layer_kv_to_cpu(layer, k, v, ids, num_tokens)
         self._check_there(layer=layer, blocks=ids)
+        self._check_not_read({(layer, block) for block in ids[: self._needed(num_tokens)]})
 
     def load(self, buffer: int, layer: int, ids: tuple[int, ...], num_tokens: int) -> None:
         """load_layer_kv_to_buffer."""
@@ -127,14 +133,21 @@ class Offload(Engine):
         self._check_there(layer=layer, buffer=buffer)
         self._engine.load_layer_kv_to_buffer(buffer, layer, ids, num_tokens)
         self._check_there(blocks=ids)
+        if buffer in self.read_by:
+            raise CannotGoOn(f"{_LEFT_OPEN} two loads of buffer {buffer} without a use between them")
+        self.loaded[buffer] = num_tokens
+        self.read_by[buffer] = {(layer, block) for block in ids[: self._needed(num_tokens)]}
 
     def use(self, buffer: int, num_tokens: int) -> list[Plain]:
         """wait_buffer_load, get_buffer_kv, a kernel that reads both, record_buffer_compute_done."""
         self.because("Part 2/get-buffer")
         self._check_there(buffer=buffer)
+        if num_tokens > self.loaded.get(buffer, num_tokens):
+            raise CannotGoOn(f"{_LEFT_OPEN} more tokens of buffer {buffer} than the {self.loaded[buffer]} loaded")
         self._engine.wait_buffer_load(buffer)
         ranges = self._engine.get_buffer_kv(buffer, num_tokens)
         self._engine.record_buffer_compute_done(buffer)
+        self.read_by.pop(buffer, None)
         return self._named(ranges)
 
     def store(self, layer: int, pos: int) -> None:
@@ -155,6 +168,7 @@ class Offload(Engine):
         self.because("Part 2/flush")
         self._engine.offload_decode_buffer(block, start)
         self._check_there(blocks=(block,))
+        self._check_not_read({(layer, block) for layer in range(self._engine.cfg.num_layers)})
 
     # Part 3
 
@@ -263,6 +277,18 @@ class Offload(Engine):
         for word, number, count in [*named, *(("block", block, config.num_cpu_blocks) for block in blocks)]:
             if not 0 <= number < count:
                 raise CannotGoOn(f"there is no {word} {number}: the {word}s are 0 to {count - 1}")
+
+    def _needed(self, num_tokens: int) -> int:
+        """The number of blocks that so many tokens take."""
+        return -(-num_tokens // self._engine.cfg.block_size)
+
+    def _check_not_read(self, written: set[tuple[int, int]]) -> None:
+        """Raise `CannotGoOn` for what writes rows that a load reads which nobody waited for (Left to you)."""
+        for buffer, read in self.read_by.items():
+            if written & read:
+                raise CannotGoOn(
+                    f"{_LEFT_OPEN} a write into blocks that the load of buffer {buffer} reads; use it first"
+                )
 
     def _begin(self, kind: str, settings: list[int]) -> None:
         self.kind, self.settings = kind, settings
