@@ -67,11 +67,12 @@ def try_(options: TryOptions) -> ExitCode:
         return ExitCode.ACCEPTED
     failed = list(counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "trying"))
     results = trials(cases, programs, failed)
+    built = [program for program, names in zip(programs, failed, strict=True) if names is not None]
     for result in results:
-        _write(page, result, programs, of_class=of_class)
-    unbuilt = sum(names is None for names in failed)
+        _write(page, result, built, of_class=of_class)
+
     page.blank()
-    page.write(f"Tried on {len(programs) - unbuilt} programs; {unbuilt} more do not build.")
+    page.write(f"Tried on {len(built)} programs; {len(programs) - len(built)} more do not build.")
     sys.stdout.write(page.text())
     good = all(not result.unfair_to and (result.caught or of_class) for result in results)
     return ExitCode.ACCEPTED if good else ExitCode.NOT_ACCEPTED
