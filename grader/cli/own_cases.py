@@ -70,7 +70,6 @@ def try_(options: TryOptions) -> ExitCode:
     built = [program for program, names in zip(programs, failed, strict=True) if names is not None]
     for result in results:
         _write(page, result, built, of_class=of_class)
-
     page.blank()
     page.write(f"Tried on {len(built)} programs; {len(programs) - len(built)} more do not build.")
     sys.stdout.write(page.text())
