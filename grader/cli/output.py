@@ -12,7 +12,6 @@ from grader.assignment.input_file import suggestion
 from grader.cli.parser import flag
 from grader.cli.terminal import columns, in_workflow, is_colourful, rows
 from grader.core.errors import UsageError
-from grader.labs import LABS, present
 from grader.report.document import View
 
 
@@ -43,6 +42,13 @@ def check_format(name: str, known: Collection[str]) -> None:
         raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
 
 
+def _is_submission(file: Path, graded: Iterable[Path]) -> bool:
+    from grader.labs import LABS, present
+
+    sources = {LABS[lab].source_name for lab in present()}
+    return file.name in sources or any(path.exists() and file.samefile(path) for path in graded)
+
+
 def check_output(output: Path | None, option: str = "--output", *, graded: Iterable[Path] = ()) -> None:
     """Raise `UsageError` when that file cannot be written, before any work is done in vain.
 
@@ -50,8 +56,7 @@ def check_output(output: Path | None, option: str = "--output", *, graded: Itera
     """
     if output is None:
         return
-    sources = {LABS[lab].source_name for lab in present()}
-    if output.is_file() and (output.name in sources or any(path.exists() and output.samefile(path) for path in graded)):
+    if output.is_file() and _is_submission(output, graded):
         raise UsageError(f"{option} {output}: it would overwrite a submission; write the name of another file")
     if not output.parent.is_dir():
         raise UsageError(f"{option} {output}: there is no folder {output.parent}")

@@ -128,10 +128,12 @@ def test_what_no_case_file_may_have_is_no_case() -> None:
 def test_a_fault_is_the_call_and_what_is_wrong_with_it() -> None:
     """A refusal in the place of a success is another fault than a wrong state."""
     lab = open_lab("paged_kv")
+    calls = [Operation(name="llm_init", arguments=(64,)), Operation(name="create_sequence", arguments=(1, 16))]
     with player_of(lab, sample("paged_kv", "ceil_macro_precedence")) as player:
-        failing = smallest(player, seconds=_SECONDS)
+        case = player.case(calls)
+        assert case is not None
+        ((_, failing),) = player.failing([case])
 
-    assert failing is not None
     assert failing.faults[0] == TraceFault("create_sequence", "reply", (False, True))
 
 
