@@ -46,7 +46,7 @@ def test_a_note_in_the_pipe_of_the_report_is_not_found(bare: Callable[..., None]
     """The size of a pipe outlives the process that sets it."""
     bare("seccomp", "landlock", "bubblewrap")
     note = (
-        f"    for (int fd = 3; fd < 32; fd++) {{\n"
+        f"    for (int fd = 3; fd < 1024; fd++) {{\n"
         f"        if (seq_id == {_SECRET}) fcntl(fd, F_SETPIPE_SZ, seq_id + 4096);\n"
         f'        else if (fcntl(fd, F_GETPIPE_SZ) > 0) printf("size %d\\n", fcntl(fd, F_GETPIPE_SZ));\n'
         f"    }}"
