@@ -292,6 +292,8 @@ class Offload(Engine):
 
     def _begin(self, kind: str, settings: list[int]) -> None:
         self.kind, self.settings = kind, settings
+        self.read_by.clear()
+        self.loaded.clear()
         config = Config(*settings)
         self.model_runner = ModelRunner(self.notes, config) if kind == "runner" else None
         self.engine_alone = OffloadEngine(self.notes, config) if self.model_runner is None else self.model_runner.engine

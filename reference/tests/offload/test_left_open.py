@@ -83,6 +83,14 @@ def test_another_layer_or_a_used_buffer_may_be_written() -> None:
         assert not offload.apply(Operation(name=name, arguments=arguments)).refused
 
 
+def test_a_new_engine_has_loaded_nothing() -> None:
+    """What was open in the engine before it is none of its business."""
+    offload = Offload()
+    for name, arguments in (("load", (0, 0, (1,), 1)), ("load", (0, 0, (1,), 1)), ("use", (0, 1)), ("use", (0, 3))):
+        offload.apply(_ENGINE)
+        assert not offload.apply(Operation(name=name, arguments=arguments)).refused
+
+
 def test_no_random_trace_does_what_is_left_open() -> None:
     """Neither those of cases nor those of searches, which are made of them."""
     for seed in range(400):
