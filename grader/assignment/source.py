@@ -29,7 +29,8 @@ _MOST_NAMED = 5
 _MOST_HEADERS = 20
 _MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
-_LINK = "is a symbolic link; submit the file itself"
+LINK = "is a symbolic link; submit the file itself"
+"""Why a link is not read."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -171,7 +172,7 @@ def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Sourc
         with _entered(folder, path.parent.relative_to(folder)) as place:
             content = _content(path.name, place)
             if isinstance(content, str):
-                return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_link=content is _LINK)
+                return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_link=content == LINK)
             return replace(source, content=content, own_headers=_headers(place))
     except OSError as error:
         error.filename = str(path)
@@ -197,7 +198,7 @@ def _content(name: str, place: int) -> bytes | str:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return _LINK
+            return LINK
         if error.errno == errno.ENXIO:
             return "is not a regular file"
         raise

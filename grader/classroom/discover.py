@@ -20,7 +20,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
-from grader.assignment.source import Source
+from grader.assignment.source import LINK, Source
 from grader.classroom.roster import Roster
 from grader.classroom.submission_metadata import submitters
 from grader.classroom.zip_archive import MACOS, ZIP, Archive, Member, collect_zipped, opened, was_unpacked
@@ -375,7 +375,7 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
             with entry.filled() as path:
                 source, failure = collect_zipped(path, source_name, rule, name=entry.shown), ""
             if source.is_link:  # what it leads to may be right, so this is never a 0
-                source, failure = None, f"{entry.shown}: {source_name} is a symbolic link; put the file itself there"
+                source, failure = None, f"{entry.shown}: {source_name} {LINK}"
     except UsageError as error:
         failure = one_line(str(error))
     except OSError as error:
