@@ -58,9 +58,10 @@ class CalibrateOptions:
 def calibrate(options: CalibrateOptions) -> ExitCode:
     """Play the cases on wrong programs and on mutants: which do they catch, and which cases does nobody need?
 
-    The programs are the labelled samples and mutants of the right ones. Those that pass every case are tried again with
-    the tool that finds wrong uses of memory, where the lab has one. For a mutant that still passes every case random
-    traces are searched for one that tells it from a right program; the trace is the case that is missing.
+    The programs are the labelled samples and mutants of the right ones. Mutants that pass every case, and samples that
+    are labelled for it, are tried again with the tool that finds wrong uses of memory. For a mutant that still passes
+    every case random traces are searched for one that tells it from a right program; the trace is the case that is
+    missing.
 
     Exit code: 0 if every program that can be told apart fails a case, 1 if one does not.
 

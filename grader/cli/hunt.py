@@ -93,7 +93,9 @@ def hunt(options: HuntOptions) -> ExitCode:
         failing = pipeline.hunted(source, lab, generate, search, seconds=max(options.seconds, _LEAST_SECONDS))
     if failing is None:
         where = f"in {options.seconds} s of random traces (seed {options.seed})"
-        unseen = " Wrong uses of memory: see `grade run`." * ("memory_checker" in lab.runtime.options)
+        unseen = " It did not look for wrong uses of memory; `grade run` does." * (
+            "memory_checker" in lab.runtime.options
+        )
         print(
             f"Nothing went wrong {where}.{unseen}" if options.case is None else f"Nothing goes wrong in {options.case}."
         )
@@ -159,7 +161,7 @@ def _progress(seconds: int) -> Iterator[Callable[[int], None]]:
 def _titled(case: Case, record: Record, seed: int) -> Case:
     cause = record.first_cause
     assert cause is not None
-    return replace(case, title=f"{cause.call} goes wrong (the smallest trace of a search with seed {seed})")
+    return replace(case, title=f"{cause.call} goes wrong (in a search with seed {seed})")
 
 
 def _report(lab: Lab, failing: FailingTrace, record: Record) -> str:

@@ -15,7 +15,7 @@ from grader.labs import LABS, open_lab
 from grader.search.player import FailingTrace, TraceFault, explicit
 from grader.search.shrink import shrink
 from grader.tests.support.command import ROOT, grade
-from grader.tests.support.hunting import player_of, smallest, superfluous, unfair_to
+from grader.tests.support.hunting import hunted, player_of, smallest, superfluous, unfair_to
 from reference.operation import Operation
 
 _SECONDS = 60.0
@@ -163,6 +163,47 @@ def test_what_goes_wrong_at_the_end_is_shown_there() -> None:
     assert "    create_sequence 1 1 -> seq\n  > llm_destroy -> 0\n" in shown.out
 
 
+def test_what_time_cuts_short_is_not_called_the_smallest() -> None:
+    """It is as small as it was then."""
+    lab = open_lab("paged_kv")
+    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
+        failing = hunted(player, seconds=_SECONDS)
+        assert failing is not None
+        cut, whole = shrink(player, failing, lambda: True), shrink(player, failing)
+
+    assert (cut.is_smallest, whole.is_smallest) == (False, True)
+    assert len(whole.operations) < len(cut.operations)
+
+
+def test_nothing_writes_over_a_submission(tmp_path: Path) -> None:
+    """Neither what is graded, under any name, nor two results into one file."""
+    file = tmp_path / "mine.c"
+    file.write_bytes((sample("paged_kv", "no_copy_on_write") / "llm_memory.c").read_bytes())
+    before = file.read_bytes()
+    (tmp_path / "llm_memory.c").write_bytes(before)
+    lab = ("--lab", "paged_kv")
+    for words, message in (
+        (("run", file, *lab, "--output", file), "it would overwrite a submission"),
+        (("run", file, *lab, "--also", f"json={file}"), "it would overwrite a submission"),
+        (("repro", file, *lab, "--output", file), "it would overwrite a submission"),
+        (("hunt", tmp_path, "--program", tmp_path / "llm_memory.c"), "it would overwrite a submission"),
+        (("hunt", file, *lab, "--output", tmp_path / "x", "--program", tmp_path / "x"), "--output writes to it"),
+    ):
+        said = grade(*map(str, words))
+        assert (said.code, message in said.err) == (ExitCode.BAD_INPUT, True), said.err
+    assert file.read_bytes() == (tmp_path / "llm_memory.c").read_bytes() == before
+
+
+def test_a_case_file_says_which_rule_is_no_rule_of_cases(tmp_path: Path) -> None:
+    """A wrong use of memory is judged in every case; the clause is that of the report."""
+    file = tmp_path / "small.toml"
+    grade("hunt", str(sample("paged_kv", "loop_reads_slot_16")), "--output", str(file))
+    text = file.read_text(encoding="utf-8")
+
+    assert "# memory-error is judged in every case; write the rule that this case is for" in text
+    assert "Compilation/no-error" in text
+
+
 def test_a_case_of_the_assignment_becomes_small() -> None:
     """Also where only Valgrind sees what goes wrong."""
     wrong = sample("paged_kv", "create_compares_unset_entry")
@@ -180,10 +221,9 @@ def test_the_command_says_where_nothing_goes_wrong() -> None:
     right = grade("hunt", str(sample("paged_kv", "terse_with_macros")), "--seconds", "1", "--seed", "3")
     unbuilt = grade("hunt", str(sample("paged_kv", "sign_compare")))
 
-    assert (right.code, right.out) == (
-        ExitCode.ACCEPTED,
-        "Nothing went wrong in 1 s of random traces (seed 3). Wrong uses of memory: see `grade run`.\n",
-    )
+    nothing = "Nothing went wrong in 1 s of random traces (seed 3)."
+    unseen = "It did not look for wrong uses of memory; `grade run` does."
+    assert (right.code, right.out) == (ExitCode.ACCEPTED, f"{nothing} {unseen}\n")
     assert unbuilt.code == ExitCode.BAD_INPUT
     assert "cannot be built" in unbuilt.err
 

@@ -8,6 +8,8 @@ import pytest
 
 from grader.labs.paged_kv.judging.record import RecordState, SequenceState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, judged, l2_table, nothing, sequence_of
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.programs import graded_text, made
 
 
 def raise_other_count(state: RecordState) -> None:
@@ -124,3 +126,14 @@ def test_a_count_that_is_wrong_in_the_right_sequence_is_no_mix_up() -> None:
 
     assert {difference.field for difference in differences} == {"sequence 2: kv_count"}
     assert {difference.note for difference in differences} == {""}
+
+
+def test_a_block_in_use_is_not_called_free() -> None:
+    """The last block of a pool without a free one is the sequence's own; its table was lost."""
+    sample = SAMPLES / "run_time_error" / "append_makes_table_by_its_place" / "llm_memory.c"
+    calls = "create_sequence 1 256 -> seq; append_kv 1 1 -> 0; append_kv 1 2 -> 0"
+    record = graded_text(sample.read_text(encoding="utf-8"), made("full", calls, header="pool_blocks = 17"))
+
+    assert record.first_cause is not None
+    assert "block_table[1][0]" in record.first_cause.summary
+    assert "free" not in record.first_cause.hint
