@@ -35,6 +35,9 @@ VALGRIND = (
 _FOR_CHECKER = ("create_compares_unset_entry",)
 """Samples that use a value that was never set: in one of the cases shown nothing comes of it, whatever the value."""
 
+_TABLES_IN_VARIABLES = ("first_tables_from_a_static_array",)
+"""Samples that are linked into each program: it accepts tables in variables of its own, not in those of a library."""
+
 SHARERS = 5
 """So many programs share the accepted samples between them."""
 
@@ -87,15 +90,20 @@ class Bench:
             self.compile("-fPIC", "-shared", f"-I{_HEADER.parent}", str(source), "-o", str(output))
         return self.libraries[source]
 
-    def program(self, text: str) -> Path:
-        """Compile a program that runs with any library; without optimisation, which would take three times as long."""
+    def beside(self, text: str, source: Path) -> Completed:
+        """Run a program beside a sample."""
+        if source.parent.name in _TABLES_IN_VARIABLES:
+            return self.run(str(self._program(text, "whole", str(source))))
         if text not in self.programs:
             name = f"shared{len(self.programs)}"
-            (self.folder / "repro.c").write_text(text, encoding="utf-8")
-            here = f"-I{_HEADER.parent}", f"-L{self.first}"
-            self.compile("-O0", *here, "repro.c", "-lllm_memory", "-o", name)
-            self.programs[text] = self.folder / name
-        return self.programs[text]
+            self.programs[text] = self._program(text, name, f"-L{self.first}", "-lllm_memory")
+        return self.run(str(self.programs[text]), library=self.library(source))
+
+    def _program(self, text: str, name: str, *besides: str) -> Path:
+        """Compile a program; without optimisation, which would take three times as long."""
+        (self.folder / "repro.c").write_text(text, encoding="utf-8")
+        self.compile("-O0", f"-I{_HEADER.parent}", "repro.c", *besides, "-o", name)
+        return self.folder / name
 
     def linked(self, text: str, source: Path) -> Path:
         """Compile a program together with a student's file, with the handout's command."""
@@ -141,8 +149,7 @@ def fails_by_itself(bench: Bench, source: Path, programs: Iterable[ShownProgram]
         case = cases()[shown.case]
         text = program_text(case, shown.operation)
         by_handout = (eighth and number == 0) or sample in _FOR_CHECKER
-        program = bench.linked(text, source) if by_handout else bench.program(text)
-        failed = bench.run(str(program), library=None if by_handout else bench.library(source))
+        failed = bench.run(str(bench.linked(text, source))) if by_handout else bench.beside(text, source)
         if failed.succeeded and sample in _FOR_CHECKER:
             assert bench.run(*VALGRIND, "./repro").exit_code == 9, sample
             continue
@@ -157,9 +164,8 @@ def silent(bench: Bench, case: Case, samples: Iterable[Path]) -> None:
 
     The samples' own words on stdout and stderr are theirs.
     """
-    program = bench.program(program_text(case))
     for source in samples:
-        done = bench.run(str(program), library=bench.library(source))
+        done = bench.beside(program_text(case), source)
 
         assert (case.name, source.parent.name, done.exit_code) == (case.name, source.parent.name, 0), done
         assert b"the handout" not in done.stderr
@@ -220,9 +226,8 @@ def _assert_peaceful(bench: Bench, text: str) -> None:
     """No accepted sample fails the program, which many wrong ones may share; each program tries a part of them."""
     if text in bench.peaceful:
         return
-    program = bench.program(text)
     for accepted in ACCEPTED[crc32(text.encode()) % SHARERS :: SHARERS]:
-        done = bench.run(str(program), library=bench.library(accepted))
+        done = bench.beside(text, accepted)
 
         assert (accepted.parent.name, done.exit_code) == (accepted.parent.name, 0), done.stderr.decode()
     bench.peaceful.add(text)

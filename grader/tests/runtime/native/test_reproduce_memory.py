@@ -131,4 +131,4 @@ def _appending(bench: Bench, folder: Path, does: str) -> Completed:
         f"int append_kv(LLMEngine *e, int i, int d) {{ {does} return hidden_one ? real_append_kv(e, i, d) : -1; }}\n"
     )
     text = program_text(cases()["append/first_append_after_fork_copies"], 3)
-    return bench.run(str(bench.program(text)), library=bench.library(source))
+    return bench.beside(text, source)
