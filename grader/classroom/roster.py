@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unicodedata import category, normalize
 
 from grader.assignment.input_file import cut, read_text
 from grader.classroom.database import DAMAGE, checked
@@ -45,14 +46,14 @@ class Roster:
         """Return the students of each of these submissions; none for a submission that is not in the roster."""
         people: dict[str, list[Student]] = {}
         for name, student in self.rows:
-            people.setdefault(name, []).append(student)
+            people.setdefault(_visible(name), []).append(student)
         names = self._names(submissions)
         return {submission: tuple(people[name]) if name in people else () for submission, name in names.items()}
 
     def missing(self, submissions: Iterable[str]) -> tuple[Student, ...]:
         """Return the students who submitted nothing."""
         named = set(self._names(submissions).values())
-        return tuple(student for name, student in self.rows if name not in named)
+        return tuple(student for name, student in self.rows if _visible(name) not in named)
 
     def to_json(self) -> str:
         """Return the roster as JSON, as a run stores it."""
@@ -60,15 +61,22 @@ class Roster:
 
     def _names(self, submissions: Iterable[str]) -> dict[str, str | None]:
         """Return the roster's name for each, or None; the longest, where one user's name is the end of another's."""
-        exact = {name for name, _ in self.rows}
+        exact = {_visible(name) for name, _ in self.rows}
         endings: dict[str, str] = {}
-        for name, _ in self.rows if self.by_ending else ():
+        for name in map(_visible, (name for name, _ in self.rows if self.by_ending)):
             endings.setdefault(name.lower(), name)
         names: dict[str, str | None] = {}
         for submission in submissions:
-            ends = (endings.get(end) for end in _ends(submission.lower()))
-            names[submission] = submission if submission in exact else next(filter(None, ends), None)
+            visible = _visible(submission)
+            ends = (endings.get(end) for end in _ends(visible.lower()))
+            names[submission] = visible if visible in exact else next(filter(None, ends), None)
         return names
+
+
+def _visible(name: str) -> str:
+    """What a reader sees of a name: a Mac's zip writes an accent as a letter of its own, a spreadsheet adds marks."""
+    shown = (character for character in normalize("NFC", name) if category(character) != "Cf")
+    return " ".join("".join(shown).split())
 
 
 def _ends(name: str) -> Iterator[str]:

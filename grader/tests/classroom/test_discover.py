@@ -138,6 +138,20 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
     assert who.missing(list(submitted)) == (Student(name="Jim", sid="3"),)
 
 
+def test_a_roster_knows_a_name_by_what_is_seen_of_it(tmp_path: Path) -> None:
+    """A Mac's zip takes an accent apart, and a spreadsheet adds marks that nobody sees; another accent is another name."""
+    put_all(tmp_path, "class.csv", text="folder,name\nJos\u00e9\u200b Doe,José\nJose Doe,Jose\nann\u00a0lee,Ann\n")
+    put_all(tmp_path / "in", "Jose\u0301 Doe/llm_memory.c", "ann lee/llm_memory.c")
+    who = roster.load(tmp_path / "class.csv")
+    submitted = found(tmp_path / "in", who)
+
+    assert {name: [one.name for one in entry.students] for name, entry in submitted.items()} == {
+        "Jose\u0301 Doe": ["José"],
+        "ann lee": ["Ann"],
+    }
+    assert [student.name for student in who.missing(list(submitted))] == ["Jose"]
+
+
 def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
     """GitHub's folders end with the user's name."""
     put_all(tmp_path, "class.csv", text="identifier,github_username,name\n1,Jane-D,Jane\n2,D,Dora\n")
