@@ -139,7 +139,7 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
 
 
 def test_a_roster_knows_a_name_by_what_is_seen_of_it(tmp_path: Path) -> None:
-    """A Mac's zip takes an accent apart, and a spreadsheet adds marks that nobody sees; another accent is another name."""
+    """A Mac's zip takes accents apart, a spreadsheet adds marks that nobody sees; another accent is another name."""
     put_all(tmp_path, "class.csv", text="folder,name\nJos\u00e9\u200b Doe,José\nJose Doe,Jose\nann\u00a0lee,Ann\n")
     put_all(tmp_path / "in", "Jose\u0301 Doe/llm_memory.c", "ann lee/llm_memory.c")
     who = roster.load(tmp_path / "class.csv")
