@@ -13,7 +13,7 @@ from grader.assignment.lab import Lab
 from grader.core.case import Case, Expected, Generated, JsonValue, Number, Word
 from grader.core.model import Step, play
 from grader.core.optional_stages import OptionalStage, OptionalStages
-from grader.core.verdict import Visibility
+from grader.core.verdict import Verdict, Visibility
 from grader.judge.compare import compare
 from grader.judge.evidence import Evidence, evidence
 from grader.runtime.comparison import Comparison
@@ -21,6 +21,7 @@ from grader.runtime.observation import NO_TIME, Played
 from grader.runtime.protocol import GradingOptions, Observations, Program
 from grader.search.domain import Domain
 from grader.search.generated import together
+from grader.system.budget import IMPATIENT, TIME_LIMITS, TimeLimits
 from grader.system.sandbox import Workspace
 from reference.operation import Argument, Operation, Trace
 from reference.oracle import CannotGoOn
@@ -62,6 +63,7 @@ class FailingTrace:
     """The operation that goes wrong, counted from 0."""
     sentence: str = ""
     """What is wrong there."""
+    hangs: bool = False
     is_smallest: bool = False
     """Whether it was made as small as it can be, and not only as small as in the time for it."""
 
@@ -85,6 +87,9 @@ class TracePlayer:
     """CPU seconds of the build: a measure of this machine's speed."""
     memory_checker: bool = False
     """Whether the tool that looks for wrong uses of memory looks on."""
+    limits: TimeLimits = TIME_LIMITS
+    shares: bool = True
+    """Whether traces share processes before those that fail in them are played alone; not worth it where many hang."""
     played: int = 0
     """The number of traces that were played."""
     optional: OptionalStages = field(default_factory=NoOptionalStages)
@@ -120,7 +125,8 @@ class TracePlayer:
 
         They share processes, so one that fails here need not fail alone.
         """
-        return self._play([self._case(Trace(operations=()), Expected.of(()), generated)])[0].failing
+        whole = self._case(Trace(operations=()), Expected.of(()), generated)
+        return self._play([whole], self.limits)[0].failing
 
     def failing(self, cases: Sequence[Case]) -> Iterator[tuple[int, FailingTrace]]:
         """Yield the cases that go wrong when they are played alone, with their places, in order.
@@ -128,7 +134,7 @@ class TracePlayer:
         They are played as they are asked for.
         """
         self.played += len(cases)
-        if self.lab.runtime.plays_generated and not self.memory_checker:
+        if self.lab.runtime.plays_generated and self.shares and not self.memory_checker:
             suspects = iter(self._failing_together(cases))
         else:
             suspects = iter(range(len(cases)))
@@ -142,18 +148,19 @@ class TracePlayer:
 
     def _failing_together(self, cases: Sequence[Case]) -> tuple[int, ...]:
         """The places of the cases that went wrong when they shared a process."""
-        if not cases:
-            return ()
-        return self._play([together(cases, self.lab.grammar.every)])[0].failing
+        if len(cases) < 2:
+            return tuple(range(len(cases)))
+        return self._play([together(cases, self.lab.grammar.every)], IMPATIENT)[0].failing
 
-    def _play(self, cases: Sequence[Case]) -> Sequence[Played]:
-        work = replace(self.work, budget=self.work.budget.renewed())
+    def _play(self, cases: Sequence[Case], limits: TimeLimits) -> Sequence[Played]:
+        work = replace(self.work, budget=self.work.budget.renewed(limits))
         return self.lab.runtime.play(work, self.program, cases, optional=self.optional).played
 
     def _observed(self, cases: Sequence[Case]) -> Observations:
-        observed = Observations(comparisons=tuple(compare(played, self.lab.model) for played in self._play(cases)))
+        played = self._play(cases, self.limits)
+        observed = Observations(comparisons=tuple(compare(each, self.lab.model) for each in played))
         return self.lab.runtime.inspect(
-            replace(self.work, budget=self.work.budget.renewed()),
+            replace(self.work, budget=self.work.budget.renewed(self.limits)),
             self.program,
             comparisons=observed.comparisons,
             options=GradingOptions(memory_checker=self.memory_checker),
@@ -175,7 +182,8 @@ class TracePlayer:
         operations = comparison.case.trace.operations
         case = self.case(explicit(operations[: first + 1]), dict(comparison.case.trace.settings))
         faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in pieces if piece.operation == first))
-        return FailingTrace(case or comparison.case, faults, first, sentence)
+        hangs = any(piece.verdict is Verdict.TIME_LIMIT_EXCEEDED for piece in pieces)
+        return FailingTrace(case or comparison.case, faults, first, sentence, hangs)
 
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
         """Yield what the reference does in these operations and in those that the grader adds at their end.

@@ -8,13 +8,13 @@ asks for the result of one candidate after the other, and each would start the s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
 from grader.core.case import Case
 from grader.search.player import FailingTrace, TracePlayer, explicit
+from grader.system.budget import IMPATIENT
 from reference.operation import Argument, Operation
 
 Edit = Mapping[int, Operation | None]
@@ -22,8 +22,8 @@ Edit = Mapping[int, Operation | None]
 
 _MOST_TOGETHER = 96
 """The most candidates of one run."""
-_SLOW = 1.0
-"""The seconds from which on a trace that fails counts as slow: it hangs. Then candidates are tried one by one."""
+_MOST_HANGING = 12
+"""The same where the trace hangs: each candidate that hangs too uses up its time."""
 _MOST_PAIRS = 192
 """The most pairs of values that are made simpler together."""
 
@@ -32,11 +32,19 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
     """Return the smallest trace that is reached from a failing one; itself where no smaller one fails in the same way.
 
     `late` returns whether no time is left; what was reached until then is returned, and is not called the smallest.
+    Where the trace hangs, candidates have little time, and what is reached is played once more with all of it.
     """
+    if not failing.hangs:
+        return _shrunk(player, failing, late, _MOST_TOGETHER)
+    small = _shrunk(replace(player, limits=IMPATIENT, shares=False), failing, late, _MOST_HANGING)
+    confirmed = any(failing.faults[0] in trace.faults for _, trace in player.failing([small.case]))
+    return small if confirmed else failing
+
+
+def _shrunk(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool], most: int) -> FailingTrace:
+    """As `shrink`; so many candidates are tried side by side."""
     wanted = failing.faults[0]
-    started = time.monotonic()
     failing = _with_fewer_settings(player, failing)
-    most = 1 if time.monotonic() - started > _SLOW else _MOST_TOGETHER
 
     def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
         """Yield the edits after which the same goes wrong, in order."""

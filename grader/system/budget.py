@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grader.core.errors import Abandoned
 
@@ -63,6 +63,8 @@ class TimeLimits:
 
 TIME_LIMITS = TimeLimits()
 """Those of every submission."""
+IMPATIENT = replace(TIME_LIMITS, hangs=0.1, python_operation=0.05)
+"""For results that are confirmed with the limits of every submission, such as a trace that is made smaller."""
 
 
 _WALL = 300.0
@@ -108,9 +110,9 @@ class Budget:
         """
         return self.cpu <= 0 or self.wall <= 0
 
-    def renewed(self) -> Budget:
-        """Return the whole time once more, for a result that is wanted as long as this one."""
-        return Budget(unwanted=self.unwanted)
+    def renewed(self, limits: TimeLimits) -> Budget:
+        """Return the whole time of these limits, for a result that is wanted as long as this one."""
+        return Budget(limits=limits, unwanted=self.unwanted)
 
     def check_wanted(self) -> None:
         """Raise `Abandoned` when nobody wants the result any more."""

@@ -175,6 +175,43 @@ def test_what_time_cuts_short_is_not_called_the_smallest() -> None:
     assert len(whole.operations) < len(cut.operations)
 
 
+def test_a_trace_that_hangs_becomes_as_small_as_any_other() -> None:
+    """Its candidates have little time."""
+    lab = open_lab("block_pool")
+    with player_of(lab, sample("block_pool", "remove_searches_forever")) as player:
+        failing = hunted(player, seconds=_SECONDS)
+        assert failing is not None
+        small = shrink(player, failing)
+
+    assert (failing.hangs, small.hangs, small.is_smallest) == (True, True, True)
+    assert calls(small) == ["queue 2 []", "remove 1"]
+
+
+def test_what_is_slow_is_no_smaller_trace_that_hangs(tmp_path: Path) -> None:
+    """What a program does slowly looks like a hang while there is little time; with all of it that does not count."""
+    lab = open_lab("block_pool")
+    right = (sample("block_pool", "plain_text") / lab.source_name).read_text(encoding="utf-8")
+    slow = """
+_REMOVE, _REMOVED = FreeKVCacheBlockQueue.remove, []
+def _remove(self, block):
+    _REMOVED.append(block)
+    i = 0
+    while len(_REMOVED) > 1 or i < 5000000:
+        i += 1
+    return _REMOVE(self, block)
+FreeKVCacheBlockQueue.remove = _remove
+"""
+    (tmp_path / lab.source_name).write_text(right + slow, encoding="utf-8")
+    with player_of(lab, tmp_path) as player:
+        removed = (Operation(name="remove", arguments=(block,)) for block in (0, 1))
+        case = player.case([Operation(name="queue", arguments=(8, (0, 1))), *removed])
+        assert case is not None
+        ((_, failing),) = player.failing([case])
+        small = shrink(player, failing)
+
+    assert calls(small)[1:] == calls(failing)[1:] == ["remove 0", "remove 1"]
+
+
 def test_nothing_writes_over_a_submission(tmp_path: Path) -> None:
     """Neither what is graded, under any name, nor two results into one file."""
     file = tmp_path / "mine.c"
