@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,9 @@ from grader.cli.options import own_cases
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.command import ROOT, SAMPLES, grade
+from grader.tests.support.classes import until
+from grader.tests.support.command import ROOT, SAMPLES, command, environment, grade
+from grader.tests.support.interrupted import wait_for_silence
 
 _HEAD = """
 title       = "an append after a fork"
@@ -50,6 +55,33 @@ def write(folder: Path, name: str, operations: str = _OPERATIONS, *, rule: str =
     path = folder / f"{name}.toml"
     path.write_text(f"{_HEAD.format(rule=rule)}\noperations = '''{operations}'''\n", encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize("command_name", ["try", "calibrate"])
+def test_a_second_ctrl_c_ends_no_worse_than_the_first(tmp_path: Path, command_name: str) -> None:
+    """A terminal interrupts the workers too, each time; nothing of them is left."""
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    what = (write(tmp_path, "mine"),) if command_name == "try" else ("--lab", "scheduler", "--mutants", "0")
+    process = subprocess.Popen(
+        command(command_name, *what, "--jobs", "2"),
+        cwd=ROOT,
+        env=environment(TMPDIR=str(tmp)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until(lambda: any(tmp.glob("grade-*")), 60)  # a program is being built
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+    _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 130, said.decode()
+    assert "Traceback" not in said.decode()
+    assert wait_for_silence(tmp, 5) == []
+    assert list(tmp.glob("grade-*")) == []
 
 
 def program(name: str, *rules: str, right: bool = False) -> TriedProgram:
