@@ -318,6 +318,8 @@ def _search(attempt: Attempt) -> Attempt:
     """Go beyond the cases, where that is wanted; it cannot cost a point either."""
     if not attempt.searches or attempt.relaxed or attempt.program is None or attempt.diagnosed is None:
         return attempt
+    if attempt.built is not None and attempt.built.findings:  # the report speaks of the build
+        return attempt
     return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from grader.assignment.lab import Lab
 from grader.cli.options import Selection, jobs_option, lab_named
 from grader.cli.output import check_output
+from grader.cli.own_cases import failed_by
 from grader.cli.parser import number, option, path_option, shared
 from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
@@ -84,7 +85,7 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     wrong = [sample for sample in samples if not sample.right and set(sample.rules) != no_case]
     drawn = mutants_of(lab, rights, options.mutants, options.seed)
     programs = [*wrong, *drawn]
-    failed = _failed(lab, cases, programs, jobs=options.jobs)
+    failed = failed_by(lab, cases, programs, jobs=options.jobs)
     passing = [program for program, names in zip(programs, failed, strict=True) if names == frozenset()]
     mutants = [program for program in passing if program.mutant_of]
     search = searched(lab, mutants, seconds=options.seconds, jobs=options.jobs)
@@ -99,26 +100,6 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
         built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
         write(options.matrix, _matrix_page(lab, cases, built, result) if is_page else _matrix(cases, built))
     return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
-
-
-def _failed(
-    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int
-) -> list[frozenset[str] | None]:
-    """Return the cases that each program fails.
-
-    The tool for memory looks at mutants that fail none without it, and at samples that are labelled for it.
-    """
-    from grader.classroom.own_cases import tried
-
-    failed = list(counted(tried(lab, cases, programs, jobs=jobs), len(programs), "trying"))
-    if "memory_checker" in lab.runtime.options:
-        rule = lab.rubric.judged(Judged.MEMORY_ERROR)
-        looked_at = [bool(program.mutant_of) or rule in program.rules for program in programs]
-        passing = [place for place, names in enumerate(failed) if names == frozenset() and looked_at[place]]
-        checked = tried(lab, cases, [programs[place] for place in passing], jobs=jobs, memory_checker=True)
-        for place, names in zip(passing, counted(checked, len(passing), "checking"), strict=True):
-            failed[place] = names
-    return failed
 
 
 def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, mutants: int) -> None:

@@ -16,10 +16,12 @@ from grader.assignment.source import collect
 from grader.cli.options import case_named, case_names, lab_named, lab_of_submissions, lab_option
 from grader.cli.output import Detail, check_output
 from grader.cli.parser import argument, number, option, path_option
+from grader.cli.repro import how_to_run, program_of
 from grader.cli.terminal import is_live, notify
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Record, write
+from grader.core.verdict import Cause
 
 if TYPE_CHECKING:
     from grader.report.page import Page
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from reference.oracle import Generator
 
 _SECONDS = 10
+_SEED = 1
 _LEAST_SECONDS = 20
 _MOST_SECONDS = 24 * 3600
 _EVERY = 5.0
@@ -52,24 +55,28 @@ class HuntOptions:
         default=_SECONDS,
         type=number(Number("seconds", 1, _MOST_SECONDS)),
     )
-    seed: int = option(
+    seed: int | None = option(
         "--seed",
         "NUMBER",
-        "Another seed makes other traces; the same seed makes the same ones.",
-        default=1,
+        f"Another seed makes other traces; the same seed makes the same ones [default: {_SEED}].",
         type=number(Number("seed", 0, 1_000_000)),
     )
     output: Path | None = path_option("--output", "FILE", "Write the trace to this file too, as a case.")
     program: Path | None = path_option("--program", "FILE", "Write the trace to this file too, as one program.")
 
+    @property
+    def random_seed(self) -> int:
+        """The seed of random traces."""
+        return _SEED if self.seed is None else self.seed
+
 
 def hunt(options: HuntOptions) -> ExitCode:
     """Search for calls on which a submission goes wrong, and show the smallest trace of them.
 
-    Random traces are played, no case of the assignment but where --case names one. The first that fails is made as
-    short as it can be: none of its operations can be left out, and no value alone be made smaller. It can be written as
-    a case file, for `grade explain` and `grade try`, and as a program that needs nothing of the grader. No point
-    depends on what it finds. The tool that finds wrong uses of memory looks on only with --case.
+    Random traces are played, no case of the assignment but where --case names one. A short one of those that fail is
+    made smaller until no operation can be left out and no value alone be made simpler, or the time is over. It can be
+    written as a case file, for `grade explain` and `grade try`, and as a program that needs nothing of the grader. No
+    point depends on what it finds. The tool that finds wrong uses of memory looks on only with --case.
 
     Exit code: 0 if nothing failed, 1 if a trace failed, 2 for a wrong option or path, or what cannot be built.
 
@@ -85,14 +92,16 @@ def hunt(options: HuntOptions) -> ExitCode:
     check_output(options.program, "--program", graded=[options.path])
     if options.output is not None and options.output == options.program:
         raise UsageError(f"--program {options.program}: --output writes to it; write the name of another file")
+    if options.case is not None and options.seed is not None:
+        raise UsageError("--seed is for random traces, and --case plays none; omit one of them")
     lab = lab_named(options.lab or lab_of_submissions([options.path]))
     generate = generator_of(lab)
     source = collect(options.path, lab.source_name, rule="")
-    with _progress(options.seconds) as progress:
+    with _progress(options) as progress:
         search = _search(lab, generate, options, progress)
         failing = pipeline.hunted(source, lab, generate, search, seconds=max(options.seconds, _LEAST_SECONDS))
     if failing is None:
-        where = f"in {options.seconds} s of random traces (seed {options.seed})"
+        where = f"in {options.seconds} s of random traces (seed {options.random_seed})"
         unseen = " It did not look for wrong uses of memory; `grade run` does." * (
             "memory_checker" in lab.runtime.options
         )
@@ -100,15 +109,19 @@ def hunt(options: HuntOptions) -> ExitCode:
             f"Nothing went wrong {where}.{unseen}" if options.case is None else f"Nothing goes wrong in {options.case}."
         )
         return ExitCode.ACCEPTED
-    record = pipeline.grade(options.path, lab, [failing.case])
-    if record.first_cause is None:
+    record = pipeline.grade(options.path, lab, [failing.case], source=source)
+    cause = record.first_failing_cause
+    if cause is None:
         raise UsageError(f"{options.path}: it failed once, and not when the trace was played again; try it once more")
-    case = _titled(failing.case, record, options.seed)
-    sys.stdout.write(_report(lab, failing, record))
+    where = f"a search with seed {options.random_seed}" if options.case is None else options.case
+    case = replace(failing.case, title=f"{cause.call} goes wrong (in {where})")
+    sys.stdout.write(_report(lab, failing, record, cause))
     if options.output is not None:
-        write(options.output, _file(lab, case, record))
+        write(options.output, _file(lab, case, cause))
     if options.program is not None:
-        write(options.program, lab.reproduce(case, record.first_cause.operation - 1))
+        outcome = record.outcome(case.name)
+        write(options.program, program_of(lab, case, record, outcome))
+        sys.stderr.write(f"grade: {options.program}: {how_to_run(lab, record, outcome, options.program)}")
     return ExitCode.NOT_ACCEPTED
 
 
@@ -124,7 +137,7 @@ def _search(
     return partial(
         hunt,
         generate=generate,
-        seed=options.seed,
+        seed=options.random_seed,
         late=lambda: time.monotonic() - started > options.seconds,
         progress=progress,
     )
@@ -139,7 +152,7 @@ def generator_of(lab: Lab) -> Generator:
 
 
 @contextmanager
-def _progress(seconds: int) -> Iterator[Callable[[int], None]]:
+def _progress(options: HuntOptions) -> Iterator[Callable[[int], None]]:
     """Show how many traces were played: in a line that is redrawn, or in a plain one every few seconds."""
     last = time.monotonic()
 
@@ -154,17 +167,13 @@ def _progress(seconds: int) -> Iterator[Callable[[int], None]]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(f"searching for {seconds} s at most") as status:
-        yield lambda count: status.update(f"{count} traces played, {seconds} s at most")
+    limit = f"{options.seconds} s at most"
+    what = f"searching for {limit}" if options.case is None else f"playing {options.case}"
+    with Console(stderr=True).status(what) as status:
+        yield lambda count: status.update(f"{count} traces played, {limit}")
 
 
-def _titled(case: Case, record: Record, seed: int) -> Case:
-    cause = record.first_cause
-    assert cause is not None
-    return replace(case, title=f"{cause.call} goes wrong (in a search with seed {seed})")
-
-
-def _report(lab: Lab, failing: FailingTrace, record: Record) -> str:
+def _report(lab: Lab, failing: FailingTrace, record: Record, cause: Cause) -> str:
     """Return what goes wrong, and the trace with the replies that the handout demands."""
     from grader.report.page import Page
     from grader.report.start_here import focus, start_here
@@ -173,6 +182,9 @@ def _report(lab: Lab, failing: FailingTrace, record: Record) -> str:
     page = Page(view.width, colour=view.colour)
     start_here(page, record, focus(record, view.audience), view.audience, brief=True)
     write_trace(page, lab, failing)
+    if record.build_findings:  # the report speaks of these
+        page.labelled("Seen", cause.summary)
+        page.labelled("Hint", cause.hint)
     return page.text()
 
 
@@ -194,12 +206,10 @@ def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
         page.write(sentence)
 
 
-def _file(lab: Lab, case: Case, record: Record) -> str:
+def _file(lab: Lab, case: Case, cause: Cause) -> str:
     """Return the trace as the text of a case file."""
     from grader.assignment.case_writer import case_text
 
-    cause = record.first_cause
-    assert cause is not None
     clauses = lab.grammar.clauses
     place = min(cause.operation, len(case.expected.replies)) - 1
     own = case.expected.replies[place].clause or next(iter(clauses))

@@ -14,6 +14,7 @@ from grader.cli.parser import argument, number, option, path_option
 from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
+from grader.core.verdict import Judged
 
 if TYPE_CHECKING:
     from grader.classroom.own_cases import CaseTrial, TriedProgram
@@ -42,7 +43,8 @@ def try_(options: TryOptions) -> ExitCode:
 
     The reference checks every claim of a case. Then the case is played on the labelled samples of the assignment: all
     right ones must pass it, and the more wrong ones fail it, the more it tells. With --class it is played on the
-    submissions of a class. Nothing is stored, and no point changes.
+    submissions of a class. The tool that finds wrong uses of memory looks at samples that are labelled for it. Nothing
+    is stored, and no point changes.
 
     Exit code: 0 if every case is fair and catches something, 1 if one does not, 2 if a file is wrong.
 
@@ -50,7 +52,7 @@ def try_(options: TryOptions) -> ExitCode:
         grade try my_cases/append_after_two_forks.toml
         grade try my_cases/ --class hw3.sqlite
     """
-    from grader.classroom.own_cases import samples_of, trials, tried
+    from grader.classroom.own_cases import samples_of, trials
     from grader.report.page import Page
 
     lab, cases = own_cases(options.files, options.lab, options.seed)
@@ -65,7 +67,7 @@ def try_(options: TryOptions) -> ExitCode:
         page.write("There are no labelled samples here, so what it catches is not known.")
         sys.stdout.write(page.text())
         return ExitCode.ACCEPTED
-    failed = list(counted(tried(lab, cases, programs, jobs=options.jobs), len(programs), "trying"))
+    failed = failed_by(lab, cases, programs, jobs=options.jobs)
     results = trials(cases, programs, failed)
     built = [program for program, names in zip(programs, failed, strict=True) if names is not None]
     for result in results:
@@ -75,6 +77,29 @@ def try_(options: TryOptions) -> ExitCode:
     sys.stdout.write(page.text())
     good = all(not result.unfair_to and (result.caught or of_class) for result in results)
     return ExitCode.ACCEPTED if good else ExitCode.NOT_ACCEPTED
+
+
+def failed_by(
+    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int
+) -> list[frozenset[str] | None]:
+    """Return the cases that each program fails.
+
+    The tool for memory looks at samples that are labelled for it, and at mutants that fail none without it.
+    """
+    from grader.classroom.own_cases import tried
+
+    failed = list(counted(tried(lab, cases, programs, jobs=jobs), len(programs), "trying"))
+    if "memory_checker" in lab.runtime.options:
+        rule = lab.rubric.judged(Judged.MEMORY_ERROR)
+        places = [
+            place
+            for place, (program, names) in enumerate(zip(programs, failed, strict=True))
+            if names is not None and (rule in program.rules or (program.mutant_of and not names))
+        ]
+        checked = tried(lab, cases, [programs[place] for place in places], jobs=jobs, memory_checker=True)
+        for place, names in zip(places, counted(checked, len(places), "checking"), strict=True):
+            failed[place] = names
+    return failed
 
 
 def _class_of(options: TryOptions, lab: Lab) -> list[TriedProgram]:

@@ -127,8 +127,9 @@ class Parser(Generic[T]):
         arguments, about_options, usage = [], [], [self._name, "[OPTIONS]"]
         for names, how, each in declared(self._record):
             if each.metadata["names"]:
-                default = f" [default: {each.default}]" if isinstance(each.default, str | Path) else ""
-                about_options.append((" ".join([*names, how.get("metavar", "")]).strip(), f"{how['help']}{default}"))
+                about_options.append(
+                    (" ".join([*names, how.get("metavar", "")]).strip(), _with_default(how["help"], each))
+                )
             else:
                 arguments.append((how["metavar"], how["help"]))
                 usage.append(f"[{how['metavar']}]" if how.get("nargs") == "?" else how["metavar"])
@@ -182,6 +183,12 @@ def show(usage: str, text: str, boxes: Mapping[str, Sequence[tuple[str, str]]]) 
             table.add_row(name, Text(meaning))
         if rows:
             console.print(Panel(table, title=title, title_align="left", border_style="dim"))
+
+
+def _with_default(text: str, field: Field[Any]) -> str:
+    """Return the help of an option with its default, unless the help says it."""
+    is_value = isinstance(field.default, str | Path | int) and not isinstance(field.default, bool)
+    return f"{text} [default: {field.default}]" if is_value and "[default: " not in text else text
 
 
 def paragraphs(text: str) -> list[str]:

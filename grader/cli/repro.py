@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from grader.cli.options import (
 )
 from grader.cli.output import check_output
 from grader.cli.parser import argument, path_option
+from grader.core.case import Case
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
@@ -74,29 +77,42 @@ def repro(options: ReproOptions) -> ExitCode:
         return ExitCode.ACCEPTED
     outcome, operation = failing
     case = next(case for case in cases if case.name == outcome.case)
-    text = _program(record, outcome) or lab.reproduce(case, operation - 1)
-    unseen = _unseen(lab, record.first_finding(outcome))
-    if unseen:
-        lines = wrap(f"The grader saw this, but these calls alone do not show it: {unseen}", _WIDEST)
-        text += "".join(f"    # {line}\n" for line in lines)
+    text = program_of(lab, case, record, outcome)
     if options.output is not None:
         write(options.output, text)
     else:
         sys.stdout.write(text)
-    sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {lab.reproduce_command}\n")
-    if unseen:
-        sys.stderr.write("The program passes: only the grader sees what went wrong; a comment at its end says what.\n")
-    checker = record.environment.used(Tool.MEMORY_CHECKER)
-    if checker is not None and all(finding.tool is checker.tool for finding in record.findings_of(outcome)):
-        name, command = checker.name, checker.name.lower()
-        sys.stderr.write(f"Only {name} saw it; if the program reports nothing, run it as\n  {command} ./repro\n")
+    sys.stderr.write(
+        f"grade: {outcome.case} up to operation {operation}; {how_to_run(lab, record, outcome, options.output)}"
+    )
     return ExitCode.ACCEPTED
 
 
-def _program(record: Record, outcome: Outcome) -> str:
-    """Return the program that was made for a report, which knows the trace of a case of random traces; "" without."""
+def program_of(lab: Lab, case: Case, record: Record, outcome: Outcome) -> str:
+    """Return a failing case as a program, with a comment on what only the grader can see.
+
+    It is the one that was made for a report, if there is one: that knows the trace of a case of random traces.
+    """
     lines = next((picture.program for picture in record.pictures if picture.case == outcome.case), ())
-    return "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{line}\n" for line in lines) or lab.reproduce(case, max(record.bad_operation(outcome), 1) - 1)
+    unseen = _unseen(lab, record.first_finding(outcome))
+    said = f"The grader saw this, but these calls alone do not show it: {unseen}" if unseen else ""
+    return text + "".join(f"    # {line}\n" for line in wrap(said, _WIDEST))
+
+
+def how_to_run(lab: Lab, record: Record, outcome: Outcome, file: Path | None) -> str:
+    """Return the lines that tell how to run the program of a failing case, and why it may report nothing."""
+    command = lab.reproduce_command
+    if file is not None:
+        command = re.sub(r"\brepro\.\w+", lambda _: shlex.quote(str(file)), command)
+    text = f"run it with\n  {command}\n"
+    if _unseen(lab, record.first_finding(outcome)):
+        text += "The program passes: only the grader sees what went wrong; a comment at its end says what.\n"
+    checker = record.environment.used(Tool.MEMORY_CHECKER)
+    if checker is not None and all(finding.tool is checker.tool for finding in record.findings_of(outcome)):
+        text += f"Only {checker.name} saw it; if the program reports nothing, run it as\n"
+        text += f"  {checker.name.lower()} ./repro\n"
+    return text
 
 
 def _unseen(lab: Lab, first: Finding | None) -> str:

@@ -141,7 +141,7 @@ def _show(options: WatchOptions, lab: Lab, selected: CaseSelection, saved: Saved
         _first_look(options, lab, selected, saved)
         record = _graded(options, lab, selected, saved)
         _print(record)
-        if record.first_cause is not None and record.first_cause.cases:
+        if record.first_failing_cause is not None:
             _print_trace(lab, selected, saved, record)
     except GraderError as error:  # such as a machine that is too busy
         notify(str(error))
@@ -210,7 +210,7 @@ def _print_trace(lab: Lab, selected: CaseSelection, saved: Saved, record: Record
     from grader.report.page import Page
     from grader.search.hunt import fails
 
-    cause, generate, view = record.first_cause, lab.generator(), Detail().view()
+    cause, generate, view = record.first_failing_cause, lab.generator(), Detail().view()
     if cause is None or generate is None or record.outcome(cause.cases[0]).hidden_from(view.audience):
         return
     case = next(case for case in selected.cases if case.name == cause.cases[0])

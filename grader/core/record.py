@@ -207,6 +207,11 @@ class Record:
         return self.causes[0] if self.causes else None
 
     @property
+    def first_failing_cause(self) -> Cause | None:
+        """The first cause of failing cases: `first_cause`, unless that is the build."""
+        return next((cause for cause in self.causes if cause.cases), None)
+
+    @property
     def build_findings(self) -> list[Finding]:
         """What is wrong with the build."""
         return [finding for finding in self.findings if finding.case is None]

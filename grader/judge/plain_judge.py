@@ -148,7 +148,7 @@ class PlainModel:
         state: dict[str, Any] = _decoded(before)["state"]
         readable = dict(state)
         for name, value in state.items():
-            if _is_unreadable(value):
+            if is_unreadable(value):
                 if self._judged is None or self._judged[0] != before or name not in self._judged[1]:
                     raise CannotGoOn(f"{self._heading(name)} cannot be read: {value[UNREADABLE]}")
                 readable[name] = self._judged[1][name]
@@ -242,7 +242,8 @@ def _is_class(text: str) -> bool:
     return text[:1].isupper()
 
 
-def _is_unreadable(value: object) -> bool:
+def is_unreadable(value: object) -> bool:
+    """Whether a value stands for one that could not be read; it says why."""
     return isinstance(value, dict) and value.keys() == {UNREADABLE}
 
 
@@ -270,7 +271,7 @@ def _facet_differences(
         return
     if isinstance(actual, list) and isinstance(wanted, list) and len(actual) == len(wanted):
         keys: Iterable[str] = map(str, range(len(wanted)))
-    elif isinstance(actual, dict) and isinstance(wanted, dict):
+    elif isinstance(actual, dict) and isinstance(wanted, dict) and not is_unreadable(actual):
         keys = dict.fromkeys([*wanted, *actual])
     else:
         yield from _alone(facet, entry, wanted, actual)
@@ -284,7 +285,7 @@ def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Differenc
     if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
         for number, (mine, theirs) in enumerate(zip(wanted, actual, strict=True)):
             yield from _alone(facet, str(number), mine, theirs)
-    elif isinstance(wanted, dict) and isinstance(actual, dict) and not _is_unreadable(actual):
+    elif isinstance(wanted, dict) and isinstance(actual, dict) and not is_unreadable(actual):
         for key in dict.fromkeys([*wanted, *actual]):
             yield from _alone(facet, key, _child(wanted, key), _child(actual, key))
     else:
@@ -302,7 +303,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             expected=facet.absent or "nothing" if wanted is _ABSENT else _shown(wanted),
             actual=facet.absent if facet.absent and actual is _ABSENT else _shown(actual),
             sentence=_first_sentence(facet, actual) if tells else "",
-            tags=frozenset({SENTENCE} if tells else {UNREAD} if _is_unreadable(actual) else ()),
+            tags=frozenset({SENTENCE} if tells else {UNREAD} if is_unreadable(actual) else ()),
         )
 
 
@@ -355,7 +356,7 @@ def _shown(value: object) -> str:
     """A value as a report writes it."""
     if value is _ABSENT:
         return "missing"
-    if _is_unreadable(value):
+    if is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"  # type: ignore[index]
     text = text_of(value)  # type: ignore[arg-type]
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"

@@ -20,7 +20,7 @@ from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
 from grader.core.picture import PanelShape, StatePart
 from grader.core.rubric import Facet
-from grader.judge.plain_judge import UNREADABLE, Invariants
+from grader.judge.plain_judge import UNREADABLE, Invariants, is_unreadable
 from grader.labs.lab_files import load_lab
 from grader.labs.small_plain import small_engines
 from grader.runtime.python.runtime import PythonRuntime
@@ -156,7 +156,7 @@ def _at(state: Any, steps: Sequence[str]) -> Any:
     """What stands at a path; below a star a mapping of what stands there for each key."""
     for number, step in enumerate(steps):
         if step == "*":
-            entries = state if isinstance(state, dict) else {}
+            entries = state if isinstance(state, dict) and not is_unreadable(state) else {}
             return {key: _at(value, steps[number + 1 :]) for key, value in entries.items()}
         state = _child(state, step)
     return state
@@ -186,11 +186,11 @@ def _grid(per: str, values: Mapping[Facet, Any]) -> StatePart:
 def _entries(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
         return {str(number): entry for number, entry in enumerate(value)}
-    return value if isinstance(value, dict) and value.keys() != {UNREADABLE} else {}
+    return value if isinstance(value, dict) and not is_unreadable(value) else {}
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, dict) and value.keys() == {UNREADABLE}:
+    if is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"
     return text_of(value)
 

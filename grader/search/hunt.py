@@ -18,7 +18,7 @@ _COMPARED = 6
 _MORE_ROUNDS = 4
 """The number of rounds that are played for a failing trace without pokes, where one with pokes is known."""
 _SEEDS = 1_000_000
-"""The number of traces for each seed, in thousands of rounds more than anybody waits for."""
+"""The numbers of traces that are reserved for each seed; no search plays so many."""
 
 
 def hunt(
@@ -63,7 +63,8 @@ def fails(player: TracePlayer, case: Case) -> FailingTrace | None:
     traces = [case.trace.operations] if case.generated is None else case.generated.traces
     player.domain.learn(explicit(operations) for operations in traces)
     wholes = [player.case(explicit(operations), dict(case.trace.settings)) for operations in traces]
-    for player.memory_checker in (False, True):
+    instruments = (False, True) if "memory_checker" in player.lab.runtime.options else (False,)
+    for player.memory_checker in instruments:
         failing = next((trace for _, trace in player.failing([whole for whole in wholes if whole is not None])), None)
         if failing is not None:
             return failing

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment import case_files
 from grader.assignment.source import collect
 from grader.classroom.own_cases import TriedProgram, samples_of, trials, tried
 from grader.cli.options import own_cases
+from grader.cli.own_cases import failed_by
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.labs.paged_kv.lab import lab
@@ -55,6 +57,15 @@ def write(folder: Path, name: str, operations: str = _OPERATIONS, *, rule: str =
     path = folder / f"{name}.toml"
     path.write_text(f"{_HEAD.format(rule=rule)}\noperations = '''{operations}'''\n", encoding="utf-8")
     return path
+
+
+def test_a_case_catches_what_only_the_tool_for_memory_sees() -> None:
+    """Of a sample that is labelled for it."""
+    name = "append/full_pool_but_room_in_the_block"
+    case = case_files.load(lab().cases / f"{name}.toml", lab().grammar, seed=1)
+    programs = [program("search_reads_one_past_ref_count", *rules) for rules in (("memory-error",), ("first-fit",))]
+
+    assert failed_by(lab(), [case], programs, jobs=1) == [{name}, frozenset()]
 
 
 @pytest.mark.parametrize("command_name", ["try", "calibrate"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grader.core.case import JsonValue, Signature
-from grader.core.judgement import Judgement
+from grader.core.judgement import UNREAD, Judgement
 from grader.core.rubric import Facet
 from grader.judge.plain_judge import PlainModel, _Seen
 from grader.tests.support.toy.engine import Shelf
@@ -166,6 +166,21 @@ def test_a_part_that_cannot_be_read_stays_wrong_and_costs_no_other() -> None:
 
     wanted = ("free", "free boxes, first to last is unreadable (AttributeError), expected [2,3,1]")
     assert seen(first) == seen(second) == [wanted]
+
+
+def test_a_mapping_that_cannot_be_read_is_no_mapping() -> None:
+    """Of its parts nothing is known, so none of them is missing."""
+    names = Facet("names", per="word", path="state.names.*")
+    played = PlainModel(
+        Trace(operations=_OPERATIONS), oracle=lambda _: Shelf(), calls=_CALLS, facets=(names,), invariants=never
+    )
+    before = changed(records()[_GIVE], names={"a": 1})
+    judged_here = played.judge(
+        before, _OPERATIONS[_TOO_MANY], changed(records()[_TOO_MANY], names={"!": "AttributeError"})
+    )
+
+    assert seen(judged_here) == [("names", 'names is unreadable (AttributeError), expected {"a":1}')]
+    assert judged_here.differences[0].tags == {UNREAD}
 
 
 @pytest.mark.parametrize("users", [["x", None, 0, 0], "nothing", 5, None])

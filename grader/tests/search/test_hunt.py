@@ -154,6 +154,40 @@ def test_the_command_shows_the_trace_and_writes_it(tmp_path: Path) -> None:
     assert grade("explain", str(file)).code == ExitCode.ACCEPTED
 
 
+def test_a_build_that_costs_points_hides_nothing_of_the_trace(tmp_path: Path) -> None:
+    """A file with a `main` of its own builds all the same; the trace has its own cause, in the file too."""
+    text = (sample("paged_kv", "no_copy_on_write") / "llm_memory.c").read_text(encoding="utf-8")
+    (tmp_path / "llm_memory.c").write_text(f"{text}\nint main(void) {{ return 0; }}\n", encoding="utf-8")
+    file, program = tmp_path / "small.toml", tmp_path / "small.c"
+    shown = grade("hunt", str(tmp_path), "--output", str(file), "--program", str(program))
+
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
+    assert "llm_memory.c defines main" in shown.out
+    assert "Seen      append_kv at operation 4" in shown.out
+    assert case_files.load(file, open_lab("paged_kv").grammar, seed=1).rule == "cow"
+    assert f"{program}: run it with\n  gcc" in shown.err
+    assert "append_kv" in program.read_text(encoding="utf-8")
+
+
+def test_a_program_that_cannot_show_what_went_wrong_has_it_as_a_comment(tmp_path: Path) -> None:
+    """Such as what a device did, which only the grader follows."""
+    program = tmp_path / "small.py"
+    shown = grade("hunt", str(sample("offload", "flushes_the_whole_block")), "--program", str(program))
+
+    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
+    assert "# The grader saw this, but these calls alone do not show it" in program.read_text(encoding="utf-8")
+    assert "The program passes: only the grader sees what went wrong" in shown.err
+
+
+def test_a_trace_of_a_case_says_of_which(tmp_path: Path) -> None:
+    """There is no seed then."""
+    path, file = sample("paged_kv", "no_copy_on_write"), tmp_path / "small.toml"
+    case = "append/three_sharers"
+    assert grade("hunt", str(path), "--case", case, "--seed", "2").code == ExitCode.BAD_INPUT
+    assert grade("hunt", str(path), "--case", case, "--output", str(file)).code == ExitCode.NOT_ACCEPTED
+    assert case_files.load(file, open_lab("paged_kv").grammar, seed=1).title == f"append_kv goes wrong (in {case})"
+
+
 def test_what_goes_wrong_at_the_end_is_shown_there() -> None:
     """The grader adds llm_destroy; where memory is lost in it, it is the operation that goes wrong."""
     shown = grade("hunt", str(sample("paged_kv", "destroy_keeps_l2_tables")))
