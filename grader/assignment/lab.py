@@ -106,7 +106,7 @@ class Lab:
     setting_words: Mapping[str, str] = field(default_factory=dict)
     """What a setting of a trace means, as the end of "In this trace ...". What is not here, or 0, is not told."""
     derived: frozenset[str] = frozenset()
-    """The facets that such a program cannot show, because they are worked out of what a submission reports."""
+    """The facets that a reproduction cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()
     """The files of an oracle that is nearly the solution, so that students must not have it."""
     situation_words: Mapping[str, str] = field(default_factory=dict)

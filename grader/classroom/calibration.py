@@ -40,7 +40,7 @@ class Calibration:
     """What the cases of a lab are worth."""
 
     killed: Mapping[str, frozenset[str]]
-    """By program, the cases that it fails; programs that do not build are left out."""
+    """By program, the cases that it fails; programs that do not build or fail none are left out."""
     survivors: tuple[Survivor, ...]
     unbuilt: int
 
@@ -52,8 +52,7 @@ class Calibration:
     @property
     def share(self) -> float:
         """The part of the distinguishable programs that fail a case."""
-        count = sum(bool(cases) for cases in self.killed.values())
-        return count / max(1, count + len(self.missed))
+        return len(self.killed) / max(1, len(self.killed) + len(self.missed))
 
     def kills(self) -> Counter[str]:
         """By case, the number of programs that fail it."""
@@ -112,7 +111,7 @@ def mutants_of(lab: Lab, rights: Sequence[TriedProgram], count: int, seed: int) 
 def calibration(
     programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None], survivors: Sequence[Survivor]
 ) -> Calibration:
-    """Return what the cases are worth, by the cases that each program fails, and the mutants that fail none."""
+    """Return what the cases are worth, by the cases that each program fails, and the programs that fail none."""
     built = {program.name: names for program, names in zip(programs, failed, strict=True) if names is not None}
     return Calibration(
         killed={name: names for name, names in built.items() if names},

@@ -270,10 +270,6 @@ class Record:
             return self.causes_for(audience)
         return [replace(cause, points=float(self.max_score - (self.score or 0))) for cause in self.causes[:1]]
 
-    def same_result(self, other: Record) -> bool:
-        """Whether both records have the same result, apart from what depends on machine and time."""
-        return _comparable(self) == _comparable(other)
-
 
 def whole_points(shares: Sequence[float]) -> list[int]:
     """Return the shares as whole points with the same sum, rounded: the largest fractions are rounded up."""
@@ -293,25 +289,6 @@ def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
         return -cause.points, -len(cause.cases), min(cause.cases, default="")
 
     return [*first, *sorted(causes[len(first) :], key=key)]
-
-
-def _comparable(record: Record) -> Record:
-    """Return the record without what depends on machine and time, such as the line at which a hanging call was."""
-    hangs = {finding.case for finding in record.findings if finding.verdict is Verdict.TIME_LIMIT_EXCEEDED}
-    return replace(
-        record,
-        findings=tuple(
-            replace(finding, source=(), hint="") if finding.case in hangs else finding for finding in record.findings
-        ),
-        causes=tuple(
-            replace(cause, lines=(), hint="") if hangs.intersection(cause.cases) else cause for cause in record.causes
-        ),
-        cpu_seconds={},
-        feedback=Feedback.FULL,
-        environment=Environment(),
-        protection=Protection(),
-        pictures=(),
-    )
 
 
 NEEDS_PERSON = "needs-person"

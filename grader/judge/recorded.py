@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from grader.core.case import Case
+from grader.core.case import Case, listed
 from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import CannotFollow, ModelFactory, play
 from reference.operation import Operation, Reply, Trace
@@ -31,8 +31,7 @@ def recorded(cases: Iterable[Case], model: ModelFactory) -> bytes:
         if case.generated is not None:
             for seed, operations in zip(case.generated.seeds, case.generated.traces, strict=True):
                 _record(traces, Trace(operations=operations, settings=case.trace.settings), model)
-                lines = [[operation.name, list(operation.arguments)] for operation in operations]
-                generated[f"{seed}:{case.generated.length}"] = lines
+                generated[f"{seed}:{case.generated.length}"] = listed(operations)
     import gzip  # noqa: PLC0415 - few copies of the grader have such a file
 
     text = json.dumps({"traces": traces, "generated": generated}, separators=(",", ":"), sort_keys=True)

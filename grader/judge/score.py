@@ -84,11 +84,11 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
     for rule in rubric.rules:
         if rule.judged in HAS_FINDING:
             scores[rule.id] = _capped(scores[rule.id], _cap(rule, earned, whole), _cap(rule, most, whole))
-    earned = any(score.points for score in scores.values())
+    any_earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
             score = _score(rule, by_rule[rule.id])
-            scores[rule.id] = score if earned else replace(score, points=0, passed=0)
+            scores[rule.id] = score if any_earned else replace(score, points=0, passed=0)
     diagnosed = next((score.rule for score in scores.values() if score.breached), None)
     if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
         payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
@@ -160,9 +160,7 @@ def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[
         for findings in case_findings
         if findings.comparison.case.rule == rule.id and passes(findings, rule)
     ]
-    if all(
-        case.seed is not None for case in right
-    ):  # a random trace may pass here only because it failed for another rule
+    if all(case.seed is not None for case in right):  # a random trace may pass only because it failed for another rule
         right = []
     weight, earned = (sum(case.weight for case in some) for some in (own, right))
     return replace(score, cases=len(own), passed=len(right), weight=weight, earned=earned)

@@ -1,4 +1,4 @@
-"""Play traces that are in no case file on a submission, and say in one word each what goes wrong first in them."""
+"""Play traces that are in no case file on a submission, and say what goes wrong first in each."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _PAUSES = (0.05, 0.5, None)
 """Seconds between attempts to start a process; None: no further attempt."""
 
 MOST_CHANNEL = 80_000_000
-"""Bytes: nine times what any sample submission reports of half of 276 cases, unless it attacks."""
+"""Bytes: nine times what any sample submission reports of half of some 280 cases, unless it attacks."""
 
 _CHUNK = 1 << 20
 _BREATH = 0.002

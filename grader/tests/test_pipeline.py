@@ -25,6 +25,7 @@ from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case
+from grader.tests.support.same_result import same_result
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_two_gradings_say_the_same(sample: str) -> None:
     """Points, findings, lines and texts repeat, uninitialised memory or not."""
     one, two = (grade(SAMPLES / sample, lab(), few_cases(1), GradingOptions(seed=1)) for _ in range(2))
 
-    assert one.same_result(two)
+    assert same_result(one, two)
     assert one.verdict is not Verdict.ACCEPTED
 
 

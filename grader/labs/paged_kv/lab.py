@@ -165,7 +165,7 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
     if "pool_bytes" in settings and "pool_blocks" in settings:
         yield "pool_bytes", "write either pool_blocks or pool_bytes, not both"
     if 1 in written and sized:
-        yield "pool_blocks", "the trace has its own llm_init; leave pool_blocks and pool_bytes away"
+        yield "pool_blocks", "the trace has its own llm_init; omit pool_blocks and pool_bytes"
     uses_first = any(operation.target == 1 for operation in operations)
     if uses_first and 1 not in written:
         if not sized:

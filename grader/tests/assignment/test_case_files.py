@@ -173,7 +173,7 @@ def test_a_pool_size_beside_an_llm_init_of_its_own(tmp_path: Path) -> None:
     """One of the two would be ignored."""
     found = mistakes(tmp_path, f"llm_init 64 -> engine\n{CREATED}")
 
-    assert found == ["5: the trace has its own llm_init; leave pool_blocks and pool_bytes away"]
+    assert found == ["5: the trace has its own llm_init; omit pool_blocks and pool_bytes"]
 
 
 def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected,
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
 from grader.tests.support.command import ROOT
 from grader.tests.support.pretended import FEW_IN_C, deadly, murderous, task, user
+from grader.tests.support.same_result import same_result
 
 _COUNT = 10
 _OPTIONS = ("--lab", "counter", "--require-sandbox", "limits")
@@ -117,7 +118,7 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
     start(folder, undisturbed, *_OPTIONS, "--jobs", "1").communicate(timeout=120)
     expected, made = records(undisturbed), records(store)
     assert made.keys() == expected.keys()
-    assert [name for name in made if not made[name].same_result(expected[name])] == []
+    assert [name for name in made if not same_result(made[name], expected[name])] == []
     assert [name for name in made if made[name].protection != expected[name].protection] == []
     assert finished(store) == finished(undisturbed) == _COUNT
 

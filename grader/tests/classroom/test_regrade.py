@@ -24,6 +24,7 @@ from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.counter_lab import UNREADABLE, counters_in_process
 from grader.tests.support.graded import graded
 from grader.tests.support.odd_classes import NAME, put
+from grader.tests.support.same_result import same_result
 
 _CLASS = {"ada": RIGHT, "bob": BELOW, "eve": UNREADABLE, "tie/a": RIGHT, "tie/b": BELOW}
 _OTHER = {"points  = 50": "points  = 20", "points  = 40": "points  = 70", "goes below 0": "goes below zero"}
@@ -78,7 +79,7 @@ def test_other_points_need_no_grading(place: Path) -> None:
         assert [result.stored.points for result in store.results(store.run(2)) if result.stored] == [
             result.stored.points for result in anew.results(anew.run(1)) if result.stored
         ]
-    assert [name for name, record in rescored.items() if not record.same_result(graded_anew[name])] == []
+    assert [name for name, record in rescored.items() if not same_result(record, graded_anew[name])] == []
     assert (old["bob"].score, rescored["bob"].score) == (60, 30)
     assert rescored["bob"].rules[-1].title == "the total never goes below zero"
 

@@ -14,6 +14,7 @@ from grader.core.losses import with_costs
 from grader.core.record import Environment, Protection, Record, UsedTool, from_json, to_json, write
 from grader.core.verdict import Audience, Finding, SourceLine, Tool, Verdict, Visibility
 from grader.tests.support.handmade import outcome, record_of, secret_record
+from grader.tests.support.same_result import same_result
 
 
 def of_size(steps: int) -> Record:
@@ -101,7 +102,7 @@ def test_machine_and_time_are_no_part_of_a_result(change: dict[str, object]) -> 
     """Two records that differ only there say the same."""
     one = secret_record(outcome("append/x"))
 
-    assert one.same_result(replace(one, **change))  # type: ignore[arg-type]
+    assert same_result(one, replace(one, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_everything_else_is(change: dict[str, object]) -> None:
     """Points, verdict, cases, findings, and under which conditions they were found."""
     one = secret_record(outcome("append/x"))
 
-    assert not one.same_result(replace(one, **change))  # type: ignore[arg-type]
+    assert not same_result(one, replace(one, **change))  # type: ignore[arg-type]
 
 
 def test_where_a_hanging_call_was_caught_is_chance() -> None:
@@ -137,8 +138,8 @@ def test_where_a_hanging_call_was_caught_is_chance() -> None:
         return record_of(outcome("append/x", findings=(0,)), findings=(finding,))
 
     for verdict, same in ((Verdict.TIME_LIMIT_EXCEEDED, True), (Verdict.RUN_TIME_ERROR, False)):
-        assert caught(1, verdict).same_result(caught(2, verdict)) is same
-    assert not caught(1, Verdict.TIME_LIMIT_EXCEEDED).same_result(caught(1, Verdict.RUN_TIME_ERROR))
+        assert same_result(caught(1, verdict), caught(2, verdict)) is same
+    assert not same_result(caught(1, Verdict.TIME_LIMIT_EXCEEDED), caught(1, Verdict.RUN_TIME_ERROR))
 
 
 def test_a_student_reads_the_causes_in_the_order_of_what_public_cases_cost() -> None:

@@ -20,6 +20,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.handmade import outcome, record_of, secret_record
+from grader.tests.support.same_result import same_result
 
 KINDS = (
     "accepted/yoda_crlf",
@@ -141,10 +142,10 @@ def test_two_gradings_agree_on_everything_but_machine_and_time() -> None:
     again = pipeline.grade(SAMPLES / "memory_leak" / "free_keeps_l2_tables", lab(), cases, GradingOptions(seed=1))
     elsewhere = replace(one, environment=Environment(kernel="x"), protection=Protection(), cpu_seconds={"build": 9.0})
 
-    assert one.same_result(again)
-    assert one.same_result(elsewhere)
-    assert not one.same_result(replace(one, score=0))
-    assert not one.same_result(replace(one, findings=()))
+    assert same_result(one, again)
+    assert same_result(one, elsewhere)
+    assert not same_result(one, replace(one, score=0))
+    assert not same_result(one, replace(one, findings=()))
 
 
 @pytest.mark.parametrize("sample", ["compile_error/helper_from_other_file", "compile_error/sign_compare"])
@@ -153,7 +154,7 @@ def test_two_failing_builds_agree_too(sample: str) -> None:
     cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
     again = pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1))
 
-    assert graded(sample).same_result(again)
+    assert same_result(graded(sample), again)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

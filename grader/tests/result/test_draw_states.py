@@ -16,6 +16,7 @@ from grader.result import assemble
 from grader.runtime.comparison import Comparison
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import drawn, graded
+from grader.tests.support.same_result import same_result
 
 
 def bad_scene(name: str, case: str = "") -> DrawnScene:
@@ -193,7 +194,7 @@ def test_pictures_change_no_result() -> None:
     """Who asks for none gets the same; a correct program has none; JSON keeps them."""
     record = drawn("cow_copies_60_bytes")
 
-    assert record.same_result(replace(record, pictures=()))
+    assert same_result(record, replace(record, pictures=()))
     assert graded("paged_kv", SAMPLES / "wrong_answer" / "cow_copies_60_bytes").pictures == ()
     assert drawn("yoda_crlf").pictures == ()
     assert drawn("yoda_crlf").verdict is Verdict.ACCEPTED

@@ -20,6 +20,7 @@ from grader.result.points import rescored
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.graded import all_graded, graded
+from grader.tests.support.same_result import same_result
 
 IN_C = (
     "accepted/yoda_crlf",
@@ -103,10 +104,10 @@ def test_another_rubric_gives_what_a_grading_gives(
     if change is shifted:  # no rule is worth nothing
         assert again is not None
     if again is not None:
-        assert again.same_result(second)
+        assert same_result(again, second)
         back = rescored(again, lab.rubric)
         assert back is not None
-        assert back.same_result(first)
+        assert same_result(back, first)
         assert again.verdict is first.verdict
 
 

@@ -81,7 +81,7 @@ def test_each_kind_of_change_in_python() -> None:
 
 @pytest.mark.parametrize("lab_name", ["block_pool", "scheduler", "hybrid", "offload"])
 def test_mutants_of_python_programs_can_be_parsed(lab_name: str) -> None:
-    """Each of them, of every accepted sample, and no two are the same."""
+    """Of every accepted sample every eleventh one is tried; no two are the same, and none is the sample."""
     for sample in samples_of(open_lab(lab_name)):
         contents = [mutant.content for mutant in mutants(sample.source.content, "python")] if sample.right else []
         for content in contents[::11]:

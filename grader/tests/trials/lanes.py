@@ -1,9 +1,8 @@
 """`python -m grader.tests.trials.lanes`: all samples of paged_kv in both lanes; their records must be equal.
 
 Costs are not compared, nor the line at which an endless loop was met. What a hostile program does depends on time and
-on where memory lies, so its records are only shown where they differ; neither lane may give it all points. A store
-far outside the pool meets other memory in the other lane: four samples (`append_pointer_scale` and such) are known to
-differ by 2 to 4 points, and count here.
+on where memory lies, so its records are only shown where they differ; neither lane may give it all points. What a
+store far outside the pool meets is another matter in the other lane, so of some samples it is known that they differ.
 About half an hour on two processors; scripts/test compares a few samples.
 """
 
@@ -31,7 +30,8 @@ def main() -> int:
             lines = [*differences, *(["it has all points"] if fooled else [])]
             sys.stdout.write("".join(f"{path.parent.name}/{path.name}: {text}\n" for text in lines))
             sys.stdout.flush()
-    sys.stdout.write(f"records differ of {differing_samples} of {len(paths)} samples that are not hostile\n")
+    count = sum(HOSTILE not in path.name for path in paths)
+    sys.stdout.write(f"records differ of {differing_samples} of {count} samples that are not hostile\n")
     return 1 if differing_samples or fooled_by else 0
 
 

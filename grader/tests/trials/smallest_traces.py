@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -43,7 +42,6 @@ class Traced:
     """What became of one sample."""
 
     name: str
-    seconds: float
     by_search: bool
     case: Case | None
     superfluous: tuple[str, ...] = ()
@@ -110,13 +108,12 @@ def _wrong(name: str) -> Iterator[Path]:
 
 
 def _traced(lab_name: str, path: Path) -> Traced:
-    started = time.monotonic()
     with player_of(open_lab(lab_name), path) as player:
         failing = smallest(player, seconds=_SECONDS.get(lab_name, _OTHERS))
-        by_search, seconds = failing is not None, time.monotonic() - started
+        by_search = failing is not None
         failing = failing or _from_case(lab_name, path, player)
         more = tuple(superfluous(player, failing)) if failing is not None else ()
-    return Traced(f"{path.parent.name}/{path.name}", seconds, by_search, failing.case if failing else None, more)
+    return Traced(f"{path.parent.name}/{path.name}", by_search, failing.case if failing else None, more)
 
 
 def _accused(lab_name: str, path: Path) -> str:

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from grader.tests.support.classes import killed_and_resumed, made_class, records, start
+from grader.tests.support.same_result import same_result
 
 _MOST_GROWTH = 1.25
 _MOST_OF_FIRST = 0.05
@@ -33,7 +34,7 @@ def main(count: int = 300, kills: int = 20) -> int:
         again, _ = _run(folder, place / "undisturbed.sqlite")
         seen = killed_and_resumed(folder, place / "killed.sqlite", kills, "--jobs", "2")
         expected, made = records(place / "undisturbed.sqlite"), records(place / "killed.sqlite")
-    differing = [one for one in expected if one not in made or not made[one].same_result(expected[one])]
+    differing = [one for one in expected if one not in made or not same_result(made[one], expected[one])]
     lines = (
         (f"killed {kills} times, records after each: {seen}", seen == sorted(seen)),
         (f"records that differ from the undisturbed run: {differing}", not differing and len(made) == count),

@@ -142,7 +142,9 @@ def _compile_findings(
             return [blamed, *(_gcc_finding(project, error) for error in errors[: MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
     if not errors and "stderr" in compiled.again.cut | compiled.done.cut:
-        message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
+        message = (
+            "gcc complains about this file for more than a megabyte. Run it yourself and correct the first mistake"
+        )
         return [_finding("compiler", message)]
     if not errors:
         text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))

@@ -16,9 +16,7 @@ static const size_t LEVEL_ROOM = (size_t)1 << 16;
 
 /* ---------------------------------------------------------------- states */
 
-static struct level {
-    unsigned char *bytes;
-} levels[MOST_LEVELS];
+static unsigned char *levels[MOST_LEVELS];
 static unsigned char *place; /* in the level that is kept or brought back */
 static size_t left;
 static int brings_back, too_large;
@@ -39,9 +37,9 @@ static void part(void *start, size_t size)
 
 static void keep_or_bring_back(int level, int back)
 {
-    if (levels[level].bytes == NULL)
-        levels[level].bytes = harness_pages(LEVEL_ROOM);
-    place = levels[level].bytes;
+    if (levels[level] == NULL)
+        levels[level] = harness_pages(LEVEL_ROOM);
+    place = levels[level];
     left = LEVEL_ROOM;
     brings_back = back;
     heap_parts(part);

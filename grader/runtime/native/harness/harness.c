@@ -10,9 +10,10 @@
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
  * canonical record after each; a crash or a time limit is caught on an alternate stack and sent as a FAULT frame with
  * the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into another case's
- * part because the grader takes the last END before the next BEGIN. The parent also limits the time of each operation; see "time" below. Before its first operation the child
- * gives up all rights that it does not need (rights.c). At its end the child reports what it did not free, from its own
- * table, into which the student's code could store. Valgrind, which no store of the program reaches, has the last word.
+ * part because the grader takes the last END before the next BEGIN. The parent also limits the time of each operation;
+ * see "time" below. Before its first operation the child gives up all rights that it does not need (rights.c). At its
+ * end the child reports what it did not free, from its own table, into which the student's code could store. Valgrind,
+ * which no store of the program reaches, has the last word.
  *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
  * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
@@ -49,7 +50,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
