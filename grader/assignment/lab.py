@@ -35,10 +35,10 @@ Predicate = Callable[[Judgement], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clue:
+class Mistake:
     """One line of a lab's table of mistakes: what was seen, which rule it breaks, and the hint for the student.
 
-    Every given condition must hold; the first matching clue of the table is used. `hint` may use
+    Every given condition must hold; the first matching mistake of the table is used. `hint` may use
     {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
     {reply} (the expected reply), {note} (of the difference) and {message} (the finding's message).
@@ -61,7 +61,7 @@ class Clue:
     """The name of the broken sentence of the handout; a mapping from call to name where it depends on the call.
     Omitted: the sentence by which the reference decided."""
     never: frozenset[str] = frozenset()
-    """The clue matches only if none of these calls did its work in any case, although it had to."""
+    """The mistake matches only if none of these calls did its work in any case, although it had to."""
     where: Predicate | None = None
     """A condition that needs code: one of the lab's predicates."""
 
@@ -92,7 +92,7 @@ class Lab:
     model: ModelFactory
     runtime: Runtime
     """How submissions are built and run."""
-    clues: tuple[Clue, ...]
+    mistakes: tuple[Mistake, ...]
     reproduce: Callable[[Case, int], str] = _no_program
     """The case up to and including that operation, as a standalone program."""
     reproduce_command: str = ""

@@ -12,7 +12,7 @@
     rule     = "free"                # a rule of rubric.toml
     where    = "no-copy-needed"      # a condition that needs code: one of the predicates that the lab gives
     sentence = "Task 2/free_blocks"  # a name of handout.toml; omitted: the one by which the reference decided
-    hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Clue`)
+    hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Mistake`)
 
 Where the sentence depends on the call, it is a table: sentence = { touch = "Task 2/touch", reset = "Task 3/reset" }.
 A table [kinds] before the first entry has words that stand for several kinds: stops = ["crash", "hang"].
@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.assignment.input_file import TomlTable, line_of, short
-from grader.assignment.lab import Clue, Predicate
+from grader.assignment.lab import Mistake, Predicate
 from grader.core.errors import RubricError
 
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
@@ -34,12 +34,12 @@ _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
 _NAMES = frozenset(
     "call field expected actual wanted refusal line clause reply note message".split()  # noqa: SIM905 - reads as a list
 )
-"""What a hint may name in braces; see `Clue`."""
+"""What a hint may name in braces; see `Mistake`."""
 
 _NO_PREDICATES: Mapping[str, Predicate] = {}
 
-NamedClue = tuple[Clue, str]
-"""A clue without its predicate, and the name of that; "" where it has none."""
+NamedMistake = tuple[Mistake, str]
+"""A mistake without its predicate, and the name of that; "" where it has none."""
 
 
 def load(
@@ -50,7 +50,7 @@ def load(
     rules: Collection[str],
     clauses: Collection[str],
     predicates: Mapping[str, Predicate] = _NO_PREDICATES,
-) -> tuple[Clue, ...]:
+) -> tuple[Mistake, ...]:
     """Return the known mistakes of a file, in its order; none where there is no file.
 
     Raises `RubricError` with all mistakes of the file.
@@ -58,9 +58,9 @@ def load(
     return bound(read(path, calls=calls, facets=facets, rules=rules, clauses=clauses, where=predicates), predicates)
 
 
-def bound(clues: Iterable[NamedClue], predicates: Mapping[str, Predicate]) -> tuple[Clue, ...]:
-    """Return the clues with the predicates that they name."""
-    return tuple(replace(clue, where=predicates[where]) if where else clue for clue, where in clues)
+def bound(mistakes: Iterable[NamedMistake], predicates: Mapping[str, Predicate]) -> tuple[Mistake, ...]:
+    """Return the mistakes with the predicates that they name."""
+    return tuple(replace(mistake, where=predicates[where]) if where else mistake for mistake, where in mistakes)
 
 
 def read(
@@ -71,7 +71,7 @@ def read(
     rules: Collection[str],
     clauses: Collection[str],
     where: Collection[str],
-) -> tuple[NamedClue, ...]:
+) -> tuple[NamedMistake, ...]:
     """Do what `load` does, but name the predicates, which are code: `where` has all that there are."""
     if not path.exists():
         return ()
@@ -86,13 +86,13 @@ def read(
         where=where,
         kinds=_kinds(file),
     )
-    clues = [_clue(row, lab) for row in rows]
+    mistakes = [_mistake(row, lab) for row in rows]
     if not file.problems:
-        for row, earlier in _unreachable(clues):
+        for row, earlier in _unreachable(mistakes):
             line = line_of(file.text, "mistakes", "mistakes", earlier)
             rows[row].complain("rule", f"never used: the entry of line {line} fits whatever this one fits")
     file.check()
-    return tuple(clues)
+    return tuple(mistakes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +118,11 @@ def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
     return {word: table.words(word, example="hang") for word in values}
 
 
-def _clue(row: TomlTable, lab: _Known) -> NamedClue:
+def _mistake(row: TomlTable, lab: _Known) -> NamedMistake:
     row.check_keys(_KEYS)
     kinds = row.words("kinds", example="hang")
     where = row.choice("where", lab.where) if "where" in row.values else ""
-    clue = Clue(
+    mistake = Mistake(
         rule=row.choice("rule", lab.rules),
         hint=_hint(row),
         calls=row.words("calls", lab.calls),
@@ -134,7 +134,7 @@ def _clue(row: TomlTable, lab: _Known) -> NamedClue:
         clause=_sentence(row, lab),
         never=row.words("never", lab.calls),
     )
-    return clue, where
+    return mistake, where
 
 
 def _sentence(row: TomlTable, lab: _Known) -> str | dict[str, str]:
@@ -172,15 +172,15 @@ def _text(row: TomlTable, key: str) -> str:
     return value
 
 
-def _unreachable(clues: Sequence[NamedClue]) -> Iterator[tuple[int, int]]:
+def _unreachable(mistakes: Sequence[NamedMistake]) -> Iterator[tuple[int, int]]:
     """Yield the rows that can never be used, each with an earlier row that is at least as general."""
-    for row, clue in enumerate(clues):
-        earlier = next((place for place, other in enumerate(clues[:row]) if _covers(other, clue)), None)
+    for row, mistake in enumerate(mistakes):
+        earlier = next((place for place, other in enumerate(mistakes[:row]) if _covers(other, mistake)), None)
         if earlier is not None:
             yield row, earlier
 
 
-def _covers(first: NamedClue, second: NamedClue) -> bool:
+def _covers(first: NamedMistake, second: NamedMistake) -> bool:
     """Whether each condition of the first holds wherever those of the second hold.
 
     An empty set of calls, facets or kinds means any of them.

@@ -1,7 +1,7 @@
-"""The evidence of each case and its cause: the clue that fits, the line, and the sentence that was broken.
+"""The evidence of each case and its cause: the mistake that fits, the line, and the sentence that was broken.
 
 A case's cause is among the evidence of its first bad operation; what comes later is mostly a consequence. The lab's
-table of clues names the rule for each cause.
+table of mistakes names the rule for each cause.
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Lab, Mistake
 from grader.core.judgement import Symptom
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
 from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
-from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.mistakes import (
+    MistakeTable,
+    best_mistake,
+    hint,
+    is_memory_error,
+    mistake_alone,
+    operation_of,
+    sentence,
+)
 from grader.runtime.comparison import Comparison
 from grader.runtime.protocol import Named, Observations, Place, Unplaced
 from reference.operation import Trace
@@ -30,7 +38,7 @@ BREACH = "breach"
 
 
 _NOT_YET = "{call} is not written yet: its body does nothing but return. Write it next."
-"""The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
+"""The hint for such a call. Missing code breaks no sentence of the handout, and no known mistake describes it."""
 
 
 @dataclass(slots=True)
@@ -42,7 +50,7 @@ class CaseFindings:
     findings: list[Finding] = field(default_factory=list)
     leaks: bool = False
     memory_errors: bool = False
-    clue: Clue | None = None
+    mistake: Mistake | None = None
     cause: Evidence | None = None
     group: str = ""
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
@@ -98,7 +106,7 @@ def case_findings(
     resumed: Collection[int] = (),
     optional: OptionalStages,
 ) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
-    """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
+    """Collect the evidence and findings of each case, and name the rule behind each by the lab's mistakes.
 
     Return them with the stage of each call (`progress`), none where nothing is wrong. `unwritten` are the calls whose
     body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume); `optional` runs what only
@@ -119,48 +127,48 @@ def case_findings(
     by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab, unwritten) if failing else ()
     not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
-    clues = ClueTable(lab.clues)
+    mistakes = MistakeTable(lab.mistakes)
     for number, case in enumerate(cases):
         unseen = number in observed.unseen
         case.leaks = unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in case.evidence)
         case.memory_errors = unseen or any(is_memory_error(piece) for piece in case.evidence)
         searched_line = named.get((number, case.first_wrong))
         known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
-        case.cause, case.clue = best_clue(case.first(), case.comparison, clues, patterns, known=known)
-    _prefer_simple(cases, clues, patterns)
+        case.cause, case.mistake = best_mistake(case.first(), case.comparison, mistakes, patterns, known=known)
+    _prefer_simple(cases, mistakes, patterns)
     for number, case in enumerate(cases):
         searched_line = named.get((number, case.first_wrong))
-        _name_line(case, clues, patterns, searched_line)
+        _name_line(case, mistakes, patterns, searched_line)
         case.group = _group(case, searched_line)
         case.not_yet = _call(case) in not_yet
     explain = partial(_explain, cases, named, patterns, lab)
     optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
     for case in failing:
-        case.findings = list(_findings(case, lab, clues, patterns))
+        case.findings = list(_findings(case, lab, mistakes, patterns))
     return cases, by_call
 
 
 def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
     """Add hints and the handout's sentences to the causes."""
     for number, case in enumerate(cases):
-        if case.clue is None or case.cause is None:
+        if case.mistake is None or case.cause is None:
             continue
         searched_line = named.get((number, case.first_wrong))
         if case.not_yet:
             case.hint = _NOT_YET.format(call=_call(case))
             continue
-        case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
-        case.broken = sentence(case.clue, case.cause, case.comparison, lab)
+        case.hint = " ".join(filter(None, _hints(case, case.mistake, searched_line, lab)))
+        case.broken = sentence(case.mistake, case.cause, case.comparison, lab)
     _add_patterns(cases, patterns)
     _add_settings(cases, lab)
 
 
-def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
+def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, lab: Lab) -> Iterator[str]:
+    """Yield what the mistake says and what instruments add; a line that explains all needs no more beside a symptom."""
     assert case.cause is not None
     explained = searched_line is not None and searched_line.explains_all
     if not explained or case.cause.difference is not None:
-        yield hint(clue, case.cause, case.comparison, lab)
+        yield hint(mistake, case.cause, case.comparison, lab)
     if not explained:
         yield _beside(case)
     if searched_line is not None:
@@ -174,15 +182,17 @@ def _is_plain(trace: Trace, lab: Lab) -> bool:
     return one_target and not pokes and not lab.is_odd(trace)
 
 
-def _prefer_simple(cases: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
-    """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
-    plain = clues.of_one_target
-    simple = {(case.clue, _call(case)) for case in cases if case.clue is not None and case.clue in plain.clues}
+def _prefer_simple(cases: Sequence[CaseFindings], mistakes: MistakeTable, patterns: Patterns) -> None:
+    """Drop mistakes of several engines where the same shows with one engine: then it is no mix-up of engines."""
+    plain = mistakes.of_one_target
+    simple = {
+        (case.mistake, _call(case)) for case in cases if case.mistake is not None and case.mistake in plain.mistakes
+    }
     for case in cases:
-        if case.clue is not None and SEVERAL_TARGETS in case.clue.circumstances:
-            cause, clue = best_clue(case.first(), case.comparison, plain, patterns)
-            if (clue, _call(case)) in simple:
-                case.cause, case.clue = cause, clue
+        if case.mistake is not None and SEVERAL_TARGETS in case.mistake.circumstances:
+            cause, mistake = best_mistake(case.first(), case.comparison, plain, patterns)
+            if (mistake, _call(case)) in simple:
+                case.cause, case.mistake = cause, mistake
 
 
 def _call(case: CaseFindings) -> str:
@@ -191,7 +201,7 @@ def _call(case: CaseFindings) -> str:
 
 def _group(case: CaseFindings, searched_line: Named | None) -> str:
     """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
-    cause, clue = case.cause, case.clue
+    cause, mistake = case.cause, case.mistake
     if cause is None:
         return ""
     hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
@@ -200,9 +210,9 @@ def _group(case: CaseFindings, searched_line: Named | None) -> str:
         return f"{_MEMORY}{searched_line.lines[0]}"
     if faulting is not None and not hangs:
         return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
-    if clue is None or cause.difference is None:
+    if mistake is None or cause.difference is None:
         return f"{cause.kind} {_call(case)}"
-    return f"{clue.rule} {clue.hint.replace('{call}', _call(case))}"
+    return f"{mistake.rule} {mistake.hint.replace('{call}', _call(case))}"
 
 
 def _faulting(case: CaseFindings) -> Evidence | None:
@@ -232,16 +242,16 @@ def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
     """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, case in enumerate(cases):
-        if case.group and case.clue is not None and not case.group.startswith((_MEMORY, _LEAK)):
+        if case.group and case.mistake is not None and not case.group.startswith((_MEMORY, _LEAK)):
             groups.setdefault((case.group, _call(case)), []).append(number)
     for (_, name), numbers in groups.items():
         shown = cases[numbers[0]]
         if shown.not_yet:
             continue
-        assert shown.clue is not None
+        assert shown.mistake is not None
         assert shown.cause is not None
-        known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
-        if known != shown.clue.circumstances:  # the clue says the same already
+        known = frozenset(word for word in shown.mistake.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
+        if known != shown.mistake.circumstances:  # the mistake says the same already
             continue
         expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
         pattern = patterns.sentence(numbers, name, known, expected)
@@ -259,10 +269,10 @@ def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
                 case.hint = f"{case.hint} It goes wrong only in cases where {words}.".strip()
 
 
-def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield the findings for the record: why the case fails, then everything else about memory, each with its rule."""
     cause, comparison = case.cause, case.comparison
-    rule = case.clue.rule if case.clue is not None else comparison.case.rule
+    rule = case.mistake.rule if case.mistake is not None else comparison.case.rule
     if cause is not None and cause.difference is not None:
         difference = cause.difference
         yield Finding(
@@ -278,7 +288,7 @@ def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns
             hint=case.hint,
             source=cause.source,
         )
-        yield from _breach(case, clues, patterns)
+        yield from _breach(case, mistakes, patterns)
     elif cause is not None and cause.symptom is not None:
         yield replace(finding_of(cause.symptom, comparison, rule), hint=case.hint)
     for piece in case.evidence:
@@ -287,7 +297,7 @@ def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns
             yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
 
 
-def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searched_line: Named | None) -> None:
+def _name_line(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns, searched_line: Named | None) -> None:
     """Give the cause its line: that of a store which breaks the same rule in the same operation.
 
     Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
@@ -302,9 +312,9 @@ def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searche
         case.refine(replace(cause, searched=searched_line.lines, symptom=symptom))
     if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
         return
-    clue = clue_alone(named, case.comparison, clues, patterns) if named is not None else None
+    mistake = mistake_alone(named, case.comparison, mistakes, patterns) if named is not None else None
     faulting = _faulting(case)
-    if named is not None and clue is not None and case.clue is not None and clue.rule == case.clue.rule:
+    if named is not None and mistake is not None and case.mistake is not None and mistake.rule == case.mistake.rule:
         case.cause = replace(cause, searched=named.culprits)
     elif faulting is not None and not faulting.at_origin:
         case.cause = replace(cause, searched=faulting.source)
@@ -322,14 +332,14 @@ def _named(case: CaseFindings) -> Evidence | None:
     return next((piece for piece in case.first() if piece.culprits), None)
 
 
-def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+def _breach(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
     named = _named(case)
     if named is None or named.culprit is None or named.culprit.tool is None:
         return
     if case.cause is None or case.cause.culprits[:1] == named.culprits[:1]:
         return
-    clue = clue_alone(named, case.comparison, clues, patterns)
+    mistake = mistake_alone(named, case.comparison, mistakes, patterns)
     symptom = Symptom(
         operation=named.operation,
         verdict=Verdict.WRONG_ANSWER,
@@ -338,7 +348,7 @@ def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterato
         lines=named.culprits,
         tool=named.culprit.tool,
     )
-    yield finding_of(symptom, case.comparison, clue.rule if clue is not None else case.comparison.case.rule)
+    yield finding_of(symptom, case.comparison, mistake.rule if mistake is not None else case.comparison.case.rule)
 
 
 def unplaced(cases: Sequence[CaseFindings], order: Sequence[int]) -> list[Unplaced]:

@@ -48,7 +48,7 @@ def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab:
     for case in cases:
         if case.cause is not None or not passes(case, lab.rubric.rule(case.comparison.case.rule)):
             groups.setdefault(case.group or case.comparison.case.name, []).append(case)
-    explained = [case for case in cases if case.clue is not None and case.cause is not None]
+    explained = [case for case in cases if case.mistake is not None and case.cause is not None]
     if not explained:
         causes = tuple(_cause(members) for members in groups.values())
         return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)  # the score says so where points were lost
@@ -87,8 +87,8 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
 def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequence[RuleScore]) -> Iterator[Cause]:
     """Yield the causes, each with a rule that lost points.
 
-    A clue names the rule that was broken, but other rules may be all that caught it. Then a wrong answer has the rule
-    that most of its cases cost, and a leak or a memory error the rule about such findings.
+    A mistake names the rule that was broken, but other rules may be all that caught it. Then a wrong answer has the
+    rule that most of its cases cost, and a leak or a memory error the rule about such findings.
     """
     spared = {score.rule for score in scores if score.points == score.max_points > 0}
     losing = {score.rule: score.judged for score in scores if score.points < score.max_points}
@@ -107,7 +107,7 @@ def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequ
 
 
 def _rule(case: CaseFindings) -> str:
-    return case.clue.rule if case.clue is not None else case.comparison.case.rule
+    return case.mistake.rule if case.mistake is not None else case.comparison.case.rule
 
 
 def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], lab: Lab) -> CaseFindings:
@@ -154,15 +154,15 @@ def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """
     counted: dict[str, Counter[str]] = {}
     for case in failing:
-        assert case.clue is not None
-        counted.setdefault(case.group, Counter())[case.clue.rule] += 1
+        assert case.mistake is not None
+        counted.setdefault(case.group, Counter())[case.mistake.rule] += 1
     return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
 
 
 def _rule_of(case: CaseFindings, rules: Mapping[str, str]) -> str:
-    assert case.clue is not None
+    assert case.mistake is not None
     leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
-    return case.clue.rule if leaks else rules[case.group]
+    return case.mistake.rule if leaks else rules[case.group]
 
 
 def _vote(case: CaseFindings) -> float:

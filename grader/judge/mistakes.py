@@ -1,4 +1,4 @@
-"""Choose the lab's clue that fits the first evidence of a case, and the sentence of the handout that was broken."""
+"""Choose the lab's mistake that fits the first evidence of a case, and the sentence of the handout that was broken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
+from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Lab, Mistake
 from grader.core.judgement import NEVER_SET, UNREAD, Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
@@ -27,80 +27,82 @@ def operation_of(evidence: Evidence, comparison: Comparison) -> Operation:
     return operations[_index(evidence, comparison)]
 
 
-class ClueTable:
+class MistakeTable:
     """A lab's known mistakes in their order, looked up by the call, facet and kind of a piece of evidence."""
 
-    def __init__(self, clues: Sequence[Clue]) -> None:
-        self.clues = clues
-        self._looked_up: dict[tuple[str, str, str], tuple[tuple[int, Clue], ...]] = {}
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = mistakes
+        self._looked_up: dict[tuple[str, str, str], tuple[tuple[int, Mistake], ...]] = {}
 
-    def possible(self, call: str, facet: str, kind: str) -> tuple[tuple[int, Clue], ...]:
-        """Return the clues for them, each with its place in the table; the other conditions are still to be tested."""
+    def possible(self, call: str, facet: str, kind: str) -> tuple[tuple[int, Mistake], ...]:
+        """Return the mistakes for them, with their places in the table; the other conditions are still to be tested."""
         key = call, facet, kind
         if key not in self._looked_up:
             self._looked_up[key] = tuple(
-                (place, clue)
-                for place, clue in enumerate(self.clues)
-                if (not clue.calls or call in clue.calls)
-                and (not clue.facets or facet in clue.facets)
-                and (not clue.kinds or kind in clue.kinds)
+                (place, mistake)
+                for place, mistake in enumerate(self.mistakes)
+                if (not mistake.calls or call in mistake.calls)
+                and (not mistake.facets or facet in mistake.facets)
+                and (not mistake.kinds or kind in mistake.kinds)
             )
         return self._looked_up[key]
 
     @cached_property
-    def of_one_target(self) -> ClueTable:
-        """The table without the clues of several targets."""
-        return ClueTable([clue for clue in self.clues if SEVERAL_TARGETS not in clue.circumstances])
+    def of_one_target(self) -> MistakeTable:
+        """The table without the mistakes of several targets."""
+        return MistakeTable([mistake for mistake in self.mistakes if SEVERAL_TARGETS not in mistake.circumstances])
 
 
-def best_clue(
+def best_mistake(
     first: Sequence[Evidence],
     comparison: Comparison,
-    table: ClueTable,
+    table: MistakeTable,
     patterns: Patterns,
     *,
     known: frozenset[str] = frozenset(),
-) -> tuple[Evidence | None, Clue | None]:
-    """Return the cause among the evidence of the first bad operation, and the first clue of the table that fits it.
+) -> tuple[Evidence | None, Mistake | None]:
+    """Return the cause among the evidence of the first bad operation, and the first mistake of the table that fits it.
 
     `known` are circumstances of the program, in addition to those of the case.
     A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
-    table has no clue, the rule is that of the case.
+    table has no mistake, the rule is that of the case.
     """
     if not first:
         return None, None
     for rank in (_REPLY, _STATE, _MEMORY):
-        cause, clue = _first_fitting(
+        cause, mistake = _first_fitting(
             [
-                _ClueValues(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
+                _SeenValues(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
                 for evidence in first
                 if _rank(evidence) == rank
             ],
             table,
         )
-        if clue is not None:
-            return cause, clue
+        if mistake is not None:
+            return cause, mistake
     cause = min(first, key=_rank)
-    return cause, Clue(rule=comparison.case.rule, hint=_hint_without_clue(cause))
+    return cause, Mistake(rule=comparison.case.rule, hint=_hint_without_mistake(cause))
 
 
-def _hint_without_clue(cause: Evidence) -> str:
+def _hint_without_mistake(cause: Evidence) -> str:
     if cause.difference is None:
         return "{message}"
     return "{wanted}" + _READ_BY_NAME * (UNREAD in cause.difference.tags)
 
 
-def clue_alone(evidence: Evidence, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
-    """Return the clue for one piece of evidence alone, without clues of several targets, which explain no line."""
-    seen = _ClueValues(evidence=evidence, comparison=comparison, patterns=patterns)
+def mistake_alone(
+    evidence: Evidence, comparison: Comparison, table: MistakeTable, patterns: Patterns
+) -> Mistake | None:
+    """Return the mistake for one piece of evidence alone; those of several targets explain no line."""
+    seen = _SeenValues(evidence=evidence, comparison=comparison, patterns=patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 
 
-def hint(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
-    """Return the clue's hint, filled in for this evidence."""
+def hint(mistake: Mistake, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
+    """Return the mistake's hint, filled in for this evidence."""
     index = _index(cause, comparison)
     expected, difference = comparison.expected[index], cause.difference
-    text = clue.hint.format(
+    text = mistake.hint.format(
         call=operation_of(cause, comparison).name,
         field=difference.in_words if difference else "",
         expected=difference.expected if difference else "",
@@ -124,9 +126,9 @@ def _message(cause: Evidence) -> str:
     return cause.symptom.message if cause.symptom is not None else ""
 
 
-def sentence(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
+def sentence(mistake: Mistake, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
     """Return the handout's sentence that was broken, with its place: "Task 2: the call returns 0"."""
-    clause = clue.clause
+    clause = mistake.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")
     if not clause and not (cause.difference is not None and UNREAD in cause.difference.tags):
@@ -147,8 +149,8 @@ def _rank(evidence: Evidence) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ClueValues:
-    """A piece of evidence, and the values that clues test; there are many clues, so each value is computed once."""
+class _SeenValues:
+    """A piece of evidence, and the values that mistakes test: each is computed once for all of them."""
 
     evidence: Evidence
     comparison: Comparison
@@ -176,30 +178,30 @@ class _ClueValues:
         return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.known
 
 
-def _first_fitting(all_seen: Sequence[_ClueValues], table: ClueTable) -> tuple[Evidence | None, Clue | None]:
-    """Return the first clue of the table that fits any of it, and the first that it fits."""
-    best, cause, fitting = len(table.clues), None, None
+def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tuple[Evidence | None, Mistake | None]:
+    """Return the first mistake of the table that fits any of it, and the first that it fits."""
+    best, cause, fitting = len(table.mistakes), None, None
     for seen in all_seen:
-        for place, clue in table.possible(seen.call, seen.facet, seen.evidence.kind):
+        for place, mistake in table.possible(seen.call, seen.facet, seen.evidence.kind):
             if place >= best:
                 break
-            if _fits(clue, seen):
-                best, cause, fitting = place, seen.evidence, clue
+            if _fits(mistake, seen):
+                best, cause, fitting = place, seen.evidence, mistake
     return cause, fitting
 
 
-def _fits(clue: Clue, seen: _ClueValues) -> bool:
-    """Whether the conditions hold that `ClueTable.possible` leaves open."""
+def _fits(mistake: Mistake, seen: _SeenValues) -> bool:
+    """Whether the conditions hold that `MistakeTable.possible` leaves open."""
     evidence, difference = seen.evidence, seen.evidence.difference
     tags = difference.tags if difference is not None else frozenset()
     return (
-        (difference is not None or not _OF_DIFFERENCES.search(clue.hint))
-        and (not clue.part or (difference is not None and clue.part in difference.field))
-        and clue.tags <= tags
-        and (UNREAD in clue.tags or UNREAD not in tags)  # such a value says nothing about what the program does
-        and clue.never <= seen.patterns.never
-        and (not clue.circumstances or clue.circumstances <= seen.circumstances)
-        and (clue.where is None or (evidence.judgement is not None and clue.where(evidence.judgement)))
+        (difference is not None or not _OF_DIFFERENCES.search(mistake.hint))
+        and (not mistake.part or (difference is not None and mistake.part in difference.field))
+        and mistake.tags <= tags
+        and (UNREAD in mistake.tags or UNREAD not in tags)  # such a value says nothing about what the program does
+        and mistake.never <= seen.patterns.never
+        and (not mistake.circumstances or mistake.circumstances <= seen.circumstances)
+        and (mistake.where is None or (evidence.judgement is not None and mistake.where(evidence.judgement)))
     )
 
 

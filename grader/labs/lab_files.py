@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from grader.assignment import mistakes, rubric
+from grader.assignment import mistakes as known_mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
-from grader.assignment.mistakes import NamedClue
+from grader.assignment.mistakes import NamedMistake
 from grader.assignment.stored import stored
 from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.model import ModelFactory
@@ -65,7 +65,7 @@ def load_lab(
     `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `others` those of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    rules, clauses, clues = _read(cases, names, calls, predicates)
+    rules, clauses, mistakes = _read(cases, names, calls, predicates)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
@@ -91,7 +91,7 @@ def load_lab(
         read_rubric=partial(rubric.load, facets=names, calls=calls),
         model=factory,
         runtime=runtime,
-        clues=mistakes.bound(clues, predicates),
+        mistakes=known_mistakes.bound(mistakes, predicates),
         generator=_generator(oracle, recorded),
         oracle_files=files if model is None and not recorded else (),
         **others,
@@ -100,14 +100,14 @@ def load_lab(
 
 def _read(
     cases: Path, facets: frozenset[str], calls: Collection[str], where: Collection[str]
-) -> tuple[Rubric, Mapping[str, str], tuple[NamedClue, ...]]:
+) -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
     """Return rubric, sentences and known mistakes of a folder of cases, from where they are stored, if they are."""
     rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
 
-    def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedClue, ...]]:
+    def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
         rules, clauses = rubric.load(rubric_file, facets, calls), rubric.load_clauses(handout)
-        clues = mistakes.read(known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where)
-        return rules, clauses, clues
+        mistakes = known_mistakes.read(known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where)
+        return rules, clauses, mistakes
 
     of = str(cases), sorted(facets), list(calls), list(where)
     return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)

@@ -94,8 +94,8 @@ def test_a_wrong_value_in_a_case_is_told(tmp_path: Path, operation: str, message
         load(tmp_path / "x.toml", lab().grammar, seed=1)
 
 
-def test_without_a_clue_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
-    """A lab's table of clues need not know every mistake."""
+def test_without_a_known_mistake_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
+    """A lab's table of mistakes need not know every mistake."""
     record = graded(tmp_path, FORGETS)
 
     assert record.first_cause is not None

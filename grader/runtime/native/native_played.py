@@ -52,7 +52,7 @@ class Misuse:
     """A way to misuse memory, in the runtime's words."""
 
     kind: str
-    """The word for it in findings and clues."""
+    """The word for it in findings and mistakes."""
     words: str
     """What the call does, where {size}, {number}, {made} and {freed} stand for what is known of the allocation."""
     explains_state: bool = False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import mistakes
-from grader.assignment.lab import Clue, Predicate
+from grader.assignment.lab import Mistake, Predicate
 from grader.core.errors import RubricError
 from grader.core.judgement import Judgement
 from grader.labs import LABS, open_lab
@@ -31,7 +31,7 @@ def refused(judgement: Judgement) -> bool:
 PREDICATES: dict[str, Predicate] = {"refused": refused}
 
 
-def loaded(folder: Path, text: str) -> tuple[Clue, ...]:
+def loaded(folder: Path, text: str) -> tuple[Mistake, ...]:
     """The known mistakes of that text."""
     path = folder / "mistakes.toml"
     path.write_text(text, encoding="utf-8")
@@ -59,13 +59,13 @@ def test_a_lab_without_a_file_knows_no_mistakes(tmp_path: Path) -> None:
     assert mistakes.load(tmp_path / "none.toml", calls=(), facets=(), rules=(), clauses=()) == ()
 
 
-def test_an_entry_becomes_a_clue(tmp_path: Path) -> None:
+def test_an_entry_becomes_a_mistake(tmp_path: Path) -> None:
     """Looked up by call and facet."""
-    (clue,) = loaded(tmp_path, _FIRST)
+    (mistake,) = loaded(tmp_path, _FIRST)
 
-    assert (clue.calls, clue.facets) == (frozenset({"take"}), frozenset({"reply"}))
-    assert (clue.rule, clue.clause, clue.where) == ("taking", "Part 1/enough", None)
-    assert clue.hint == "look at {call}"
+    assert (mistake.calls, mistake.facets) == (frozenset({"take"}), frozenset({"reply"}))
+    assert (mistake.rule, mistake.clause, mistake.where) == ("taking", "Part 1/enough", None)
+    assert mistake.hint == "look at {call}"
 
 
 def test_what_stands_for_several_and_what_depends_on_the_call(tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def test_what_stands_for_several_and_what_depends_on_the_call(tmp_path: Path) ->
     text = _FIRST.replace('"Part 1/enough"', '{ take = "Part 1/enough" }').replace(
         "rule", 'kinds = ["stops", "leak"]\nwhere = "refused"\nrule'
     )
-    (clue,) = loaded(tmp_path, f'[kinds]\nstops = ["crash", "hang"]\n{text}')
+    (mistake,) = loaded(tmp_path, f'[kinds]\nstops = ["crash", "hang"]\n{text}')
 
-    assert clue.kinds == frozenset({"crash", "hang", "leak"})
-    assert clue.clause == {"take": "Part 1/enough"}
-    assert clue.where is refused
+    assert mistake.kinds == frozenset({"crash", "hang", "leak"})
+    assert mistake.clause == {"take": "Part 1/enough"}
+    assert mistake.where is refused
 
 
 def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
@@ -145,9 +145,11 @@ def test_an_entry_that_can_never_be_used_is_told(tmp_path: Path, later: str) -> 
 @pytest.mark.parametrize("name", LABS)
 def test_every_hint_is_a_sentence(name: str) -> None:
     """Or ends with what fills a blank, or with code."""
-    assert [clue.hint for clue in open_lab(name).clues if not clue.hint.endswith((".", "}", ")", ";", "?"))] == []
+    assert [
+        mistake.hint for mistake in open_lab(name).mistakes if not mistake.hint.endswith((".", "}", ")", ";", "?"))
+    ] == []
 
 
 def test_every_predicate_is_named_by_a_mistake() -> None:
     """Else it is code for nothing."""
-    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(PREDICATES_OF_PAGED_KV.values())
+    assert {mistake.where for mistake in open_lab("paged_kv").mistakes} - {None} == set(PREDICATES_OF_PAGED_KV.values())

@@ -90,7 +90,9 @@ def test_hidden_cases_are_not_counted() -> None:
 def test_every_situation_has_a_sentence_and_can_occur() -> None:
     """The words of the reference's situations are those that a hint may use."""
     chosen = lab()
-    told = {word.removeprefix("only-") for clue in chosen.clues for word in clue.circumstances if "only-" in word}
+    told = {
+        word.removeprefix("only-") for mistake in chosen.mistakes for word in mistake.circumstances if "only-" in word
+    }
 
     assert told - {"never"} <= set(chosen.situation_words)
 

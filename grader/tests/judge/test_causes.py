@@ -173,10 +173,10 @@ def test_a_failing_build_explains_itself() -> None:
     assert record.first_cause.lines[0].line in (line_of(source), line_of(source) + 2)
 
 
-def test_every_rule_that_can_be_broken_by_a_case_has_a_clue() -> None:
+def test_every_rule_that_can_be_broken_by_a_case_has_a_known_mistake() -> None:
     """Else it could never be diagnosed."""
     chosen = lab()
-    explained = {clue.rule for clue in chosen.clues}
+    explained = {mistake.rule for mistake in chosen.mistakes}
 
     assert {rule.id for rule in chosen.rubric.rules if rule.judged is not Judged.BUILD} <= explained
 

@@ -38,16 +38,16 @@ def never(*_: object, **__: object) -> Any:
 
 
 def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lab has what is in its files, each clue with its predicate."""
+    """The lab has what is in its files, each mistake with its predicate."""
     first = read(folder)
     monkeypatch.setattr(rubric, "load", never)
-    rules, clauses, clues = read(folder)
+    rules, clauses, mistakes = read(folder)
 
-    assert (rules, clauses, clues) == first
+    assert (rules, clauses, mistakes) == first
     assert (rules, clauses) == (lab().rubric, lab().grammar.clauses)
-    assert [clue.hint for clue, _ in clues] == [clue.hint for clue in lab().clues]
-    assert [bool(where) for _, where in clues] == [clue.where is not None for clue in lab().clues]
-    assert any(where for _, where in clues)
+    assert [mistake.hint for mistake, _ in mistakes] == [mistake.hint for mistake in lab().mistakes]
+    assert [bool(where) for _, where in mistakes] == [mistake.where is not None for mistake in lab().mistakes]
+    assert any(where for _, where in mistakes)
 
 
 def test_a_mistake_in_them_is_told_each_time(folder: Path) -> None:

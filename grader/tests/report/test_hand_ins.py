@@ -47,7 +47,7 @@ def test_nothing_changes_between_a_hand_in_and_itself() -> None:
 
 def test_two_causes_in_one_record_may_be_the_same() -> None:
     """Then their costs are added."""
-    twice = hand_in(COW, replace(COW, hint="another clue"))
+    twice = hand_in(COW, replace(COW, hint="another mistake"))
     (cause,) = progressed(twice, twice, Audience.STUDENT).still
 
     assert cause.hint == "copy block 1"

@@ -10,7 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 from grader.assignment import case_files
-from grader.assignment.lab import Clue
+from grader.assignment.lab import Mistake
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict
@@ -42,7 +42,7 @@ SHARERS = 5
 """So many programs share the accepted samples between them."""
 
 _FILLED_IN = re.compile(r"\{\w+\}")
-"""A place in a clue's hint that is filled in."""
+"""A place in a mistake's hint that is filled in."""
 
 
 @cache
@@ -186,35 +186,35 @@ def shown_programs(record: Record) -> list[ShownProgram]:
 
 
 @cache
-def one_for_each_clue() -> dict[Clue, tuple[Path, ShownProgram]]:
-    """Return for each entry of the clue table the first sample, by its path, that shows a cause which it explains.
+def one_for_each_mistake() -> dict[Mistake, tuple[Path, ShownProgram]]:
+    """Return for each entry of the mistake table the first sample, by its path, that shows a cause which it explains.
 
     A sample whose report begins with that cause goes before those that show it further down.
     """
     lab = open_lab("paged_kv")
-    first: dict[Clue, tuple[int, Path, ShownProgram]] = {}
+    first: dict[Mistake, tuple[int, Path, ShownProgram]] = {}
     for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
         for place, cause in enumerate(cause for cause in record.causes if cause.cases):
-            clue = _clue_of(cause.hint)
-            if clue is not None and (clue not in first or place < first[clue][0]):
-                first[clue] = (place, source, _program(cause))
-    return {clue: (source, program) for clue, (_, source, program) in first.items()}
+            mistake = _mistake_of(cause.hint)
+            if mistake is not None and (mistake not in first or place < first[mistake][0]):
+                first[mistake] = (place, source, _program(cause))
+    return {mistake: (source, program) for mistake, (_, source, program) in first.items()}
 
 
-def _clue_of(hint: str) -> Clue | None:
-    """Return the clue with this hint: of those whose text fits, the one with the most text of its own."""
-    fitting = [clue for clue, pattern in _patterns() if pattern.match(hint)]
-    return max(fitting, key=lambda clue: len(_FILLED_IN.sub("", clue.hint)), default=None)
+def _mistake_of(hint: str) -> Mistake | None:
+    """Return the mistake with this hint: of those whose text fits, the one with the most text of its own."""
+    fitting = [mistake for mistake, pattern in _patterns() if pattern.match(hint)]
+    return max(fitting, key=lambda mistake: len(_FILLED_IN.sub("", mistake.hint)), default=None)
 
 
 @cache
-def _patterns() -> list[tuple[Clue, re.Pattern[str]]]:
-    """Return each clue with a pattern of its hint."""
-    clues = open_lab("paged_kv").clues
-    texts = [" ".join(clue.hint.split()) for clue in clues]
+def _patterns() -> list[tuple[Mistake, re.Pattern[str]]]:
+    """Return each mistake with a pattern of its hint."""
+    mistakes = open_lab("paged_kv").mistakes
+    texts = [" ".join(mistake.hint.split()) for mistake in mistakes]
     return [
-        (clue, re.compile(".*?".join(map(re.escape, _FILLED_IN.split(text)))))
-        for clue, text in zip(clues, texts, strict=True)
+        (mistake, re.compile(".*?".join(map(re.escape, _FILLED_IN.split(text)))))
+        for mistake, text in zip(mistakes, texts, strict=True)
     ]
 
 

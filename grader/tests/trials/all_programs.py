@@ -1,7 +1,7 @@
 """`python -m grader.tests.trials.all_programs`: each case as a C program is silent beside each accepted sample, and
 each wrong sample fails with the program of each of its causes.
 
-scripts/test tries the first case of each task and rule, and one wrong sample for each clue.
+scripts/test tries the first case of each task and rule, and one wrong sample for each mistake.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class MemoryFault:
     kind: str
     """The word for it in findings."""
     symptom: str
-    """The word for it in clues."""
+    """The word for it in mistakes."""
     message: str
     lines: tuple[SourceLine, ...]
     auxiliary: tuple[SourceLine, ...]

@@ -23,7 +23,7 @@ from grader.tests.support.reproduced import (
     cases,
     content_under_valgrind,
     fails_by_itself,
-    one_for_each_clue,
+    one_for_each_mistake,
     program_text,
     said,
     silent,
@@ -83,17 +83,17 @@ def test_every_cut_compiles(bench: Bench, operation: str) -> None:
 @pytest.mark.all_samples
 @pytest.mark.timeout(1800)  # the first of these tests grades whatever nobody has graded yet
 @pytest.mark.parametrize("part", range(_PARTS))
-def test_a_program_for_each_clue_fails_by_itself_where_its_sample_fails(bench: Bench, part: int) -> None:
+def test_a_program_for_each_mistake_fails_by_itself_where_its_sample_fails(bench: Bench, part: int) -> None:
     """With exit code 1 and a sentence that names the operation; and accepted samples do not fail it."""
-    for source, program in list(one_for_each_clue().values())[part::_PARTS]:
+    for source, program in list(one_for_each_mistake().values())[part::_PARTS]:
         fails_by_itself(bench, source, [program])
 
 
 @pytest.mark.all_samples
 @pytest.mark.timeout(1800)
-def test_most_clues_have_a_sample_that_shows_them() -> None:
+def test_most_mistakes_have_a_sample_that_shows_them() -> None:
     """Else few programs would be tried above."""
-    assert len(one_for_each_clue()) > 0.6 * len(open_lab("paged_kv").clues)
+    assert len(one_for_each_mistake()) > 0.6 * len(open_lab("paged_kv").mistakes)
 
 
 def test_a_failing_program_says_what_the_handout_wants(bench: Bench) -> None:
