@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
@@ -154,7 +155,8 @@ def hunted(
         attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
         if attempt.program is None:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
-        player = TracePlayer(lab, work, attempt.program, attempt.seed, Domain.of(generate), attempt.spent["build"])
+        domain = Domain.of(generate, select_cases(lab, seed=attempt.seed).cases)
+        player = TracePlayer(lab, work, attempt.program, attempt.seed, domain, attempt.spent["build"])
         failing = search(player)
         started = time.monotonic()
         return shrink(player, failing, lambda: time.monotonic() - started > seconds) if failing is not None else None
@@ -334,7 +336,8 @@ def _searched(attempt: Attempt) -> Attempt:
     assert attempt.diagnosed is not None
     if generate is None:
         return attempt
-    player = TracePlayer(lab, attempt.work, program, attempt.seed, Domain.of(generate), attempt.spent["build"])
+    domain = Domain.of(generate, attempt.cases)
+    player = TracePlayer(lab, attempt.work, program, attempt.seed, domain, attempt.spent["build"])
     cause = attempt.diagnosed.first_cause
     if cause is not None:
         case = next(case for case in attempt.cases if case.name == cause.cases[0])

@@ -133,14 +133,17 @@ def _search(
 
     if options.case is not None:
         return partial(fails, case=case_named([lab], options.case, None)[1])
-    started = time.monotonic()
-    return partial(
-        hunt,
-        generate=generate,
-        seed=options.random_seed,
-        late=lambda: time.monotonic() - started > options.seconds,
-        progress=progress,
-    )
+
+    def search(player: TracePlayer) -> FailingTrace | None:
+        started = time.monotonic()
+        late = partial(_is_over, started, options.seconds)
+        return hunt(player, generate, options.random_seed, late=late, progress=progress)
+
+    return search
+
+
+def _is_over(started: float, seconds: int) -> bool:
+    return time.monotonic() - started > seconds
 
 
 def generator_of(lab: Lab) -> Generator:
@@ -194,11 +197,13 @@ def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
     It may be one that the grader adds at the end, as when memory is lost.
     """
     from grader.report.page import bad
+    from grader.report.phrases import counted
 
     case = failing.case
     pairs = zip(failing.operations, case.expected.replies, strict=False)
     lines = [f"{call}{f' -> {reply.text}' if reply.text else ''}" for call, reply in pairs]
-    page.heading(f"{'The smallest trace' if failing.is_smallest else 'A small trace'}: {len(lines)} operations")
+    size = counted(len(lines), "operation")
+    page.heading(f"{'The smallest trace' if failing.is_smallest else 'A small trace'}: {size}")
     for line in lines[:-1]:
         page.write(f"  {line}", indent=2, hang=6)
     page.write(bad(f"> {lines[-1]}"), indent=2, hang=6)

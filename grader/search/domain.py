@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from grader.core.case import Case
 from reference.operation import Argument, Operation
 from reference.oracle import Generator
 
@@ -30,10 +31,13 @@ class Domain:
     shortest: dict[tuple[str, int], int] = field(default_factory=dict)
     """The shortest list in an argument."""
 
+    alone: frozenset[str] = frozenset()
+    """Operations that need nothing before them, although no random trace begins with them: cases do."""
+
     @classmethod
-    def of(cls, generate: Generator) -> Domain:
-        """Learn it from random traces."""
-        domain = cls()
+    def of(cls, generate: Generator, cases: Iterable[Case] = ()) -> Domain:
+        """Learn it from random traces; from cases only which operations need nothing before them."""
+        domain = cls(alone=frozenset(operation.name for case in cases for operation in case.trace.operations[:1]))
         for seed in range(_BEGINNINGS):
             domain.after.setdefault(generate(seed, 2)[0].name, set())
         domain.learn(generate(seed, _LENGTH) for seed in range(_TRACES))
@@ -54,7 +58,9 @@ class Domain:
 
     def has(self, trace: Sequence[Operation]) -> bool:
         """Whether every operation comes after one that it may follow, with values that are not too small."""
-        if not trace or trace[0].name not in self.after:
+        if all(operation.name in self.alone for operation in trace):
+            return bool(trace) and all(map(self._allows, trace))
+        if trace[0].name not in self.after:
             return False
         return all(
             operation.name in self.after[begun] and self._allows(operation)

@@ -88,6 +88,8 @@ class TracePlayer:
     memory_checker: bool = False
     """Whether the tool that looks for wrong uses of memory looks on."""
     limits: TimeLimits = TIME_LIMITS
+    late: Callable[[], bool] = lambda: False
+    """Whether no time is left; then nothing more is played."""
     shares: bool = True
     """Whether traces share processes before those that fail in them are played alone; not worth it where many hang."""
     played: int = 0
@@ -139,7 +141,7 @@ class TracePlayer:
         else:
             suspects = iter(range(len(cases)))
         at_once = _AT_ONCE if self.lab.runtime.plays_generated else len(cases)
-        while some := list(islice(suspects, at_once)):
+        while not self.late() and (some := list(islice(suspects, at_once))):
             alone = self._observed([cases[place] for place in some])
             for number, place in enumerate(some):
                 trace = self._cut(alone, number)

@@ -32,18 +32,18 @@ def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] 
     """Return the smallest trace that is reached from a failing one; itself where no smaller one fails in the same way.
 
     `late` returns whether no time is left; what was reached until then is returned, and is not called the smallest.
-    Where the trace hangs, candidates have little time, and what is reached is played once more with all of it.
+    Candidates have little time; where the trace hangs, what is reached is played once more with all of it.
     """
+    small = _shrunk(replace(player, limits=IMPATIENT, late=late, shares=not failing.hangs), failing)
     if not failing.hangs:
-        return _shrunk(player, failing, late, _MOST_TOGETHER)
-    small = _shrunk(replace(player, limits=IMPATIENT, shares=False), failing, late, _MOST_HANGING)
+        return small
     confirmed = any(failing.faults[0] in trace.faults for _, trace in player.failing([small.case]))
     return small if confirmed else failing
 
 
-def _shrunk(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool], most: int) -> FailingTrace:
-    """As `shrink`; so many candidates are tried side by side."""
+def _shrunk(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
     wanted = failing.faults[0]
+    most = _MOST_TOGETHER if player.shares else _MOST_HANGING
     failing = _with_fewer_settings(player, failing)
 
     def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
@@ -54,21 +54,19 @@ def _shrunk(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool]
         cases = [(place, case) for place, case in candidates if case is not None]
         if cases:
             for number, trace in player.failing([case for _, case in cases]):
-                if late():
-                    return
                 if wanted in trace.faults and _size(trace.case) < _size(failing.case):
                     yield cases[number][0], trace
 
     before: FailingTrace | None = None
-    while failing is not before and not late():
+    while failing is not before and not player.late():
         before = failing
         for propose in (_without, _renamed, _simpler, _simpler_together):
-            while not late():
+            while not player.late():
                 smaller = _best(failing_alike, list(propose(explicit(failing.case.trace.operations))), most)
                 if smaller is None:
                     break
                 failing = smaller
-    return replace(failing, is_smallest=not late())
+    return replace(failing, is_smallest=not player.late())
 
 
 def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingTrace:

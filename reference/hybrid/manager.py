@@ -39,6 +39,7 @@ class Manager(Engine):
         self.tables: dict[str, Tables] = {}  # req_to_blocks
         self.requests: dict[str, Request] = {}
         self.spoils = False  # whether the caller empties lists
+        self.holding: set[str] = set()  # the requests that got room here: of a state that is taken over, none
         self.looked: list[Any] = []  # request, hits and tokens of a `match` just before
 
     def apply(self, operation: Operation) -> Reply:
@@ -59,7 +60,7 @@ class Manager(Engine):
             if kind == "cross" and caching:
                 raise Refused("ValueError", "Part 1/groups", "cross-and-caching")
         self.pool = BlockPool(num_blocks)
-        self.tables, self.requests = {}, {}
+        self.tables, self.requests, self.holding = {}, {}, set()
         self._configure([num_blocks, [list(group) for group in groups], caching])
 
     def _configure(self, settings: list[Any]) -> None:
@@ -130,6 +131,8 @@ class Manager(Engine):
         """allocate_slots(request, tokens, hits, hit_tokens) with what `match` just returned; at most what is left."""
         if self.looked[:1] != [request]:
             raise CannotGoOn(f"admit {request} needs match {request} just before it")
+        if request in self.holding:
+            raise CannotGoOn(f"what match {request} returned is only passed while {request} holds nothing")
         (_, hits, hit_tokens), self.looked = self.looked, []
         left = len(self.requests[request].tokens) - hit_tokens
         return self._allocate(request, min(tokens, left), hits, hit_tokens)
@@ -169,6 +172,7 @@ class Manager(Engine):
         if self._caching:
             self._cache(request, total)
         known.computed = total
+        self.holding.add(request)
         return new
 
     def _release(self, tables: Tables, computed: int) -> list[int]:
@@ -215,6 +219,7 @@ class Manager(Engine):
 
     def _free(self, request: str) -> None:
         self.because("Part 1/free", *(() if any(self.tables.get(request, ())) else ("without-blocks",)))
+        self.holding.discard(request)
         for table in self.tables.pop(request, ()):
             self.pool.free_blocks(table[::-1])
 
@@ -242,6 +247,7 @@ class Manager(Engine):
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state. Raises `CannotGoOn` where a table has a block that is free."""
         self._configure(state["settings"])
+        self.holding = set()
         self.pool = BlockPool()
         self.pool.free_queue = list(state["free"])
         self.pool.ref = {int(block): count for block, count in state["ref"].items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.block_pool import Manager
 from reference.operation import Operation, Reply
-from reference.oracle import Engine, Refused
+from reference.oracle import CannotGoOn, Engine, Refused
 from reference.scheduler import budget, fragmentation
 
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
@@ -46,6 +46,7 @@ class Scheduler(Engine):
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
         self.spoiled = False  # whether the caller emptied what the last `schedule` returned
+        self.awaits_update = False  # whether the last `schedule` was called here: a state that is taken over awaits none
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
@@ -104,6 +105,9 @@ class Scheduler(Engine):
 
     def schedule(self) -> list[Any]:
         """One step: the running requests first, then waiting ones."""
+        if self.awaits_update:
+            raise CannotGoOn("update is called once after each schedule")
+        self.awaits_update = True
         self.because("Task 2/schedule")
         self.scheduled, self.spoiled = {}, False
         preempted = self._serve_running()
@@ -191,7 +195,7 @@ class Scheduler(Engine):
     def update(self) -> list[str]:
         """The model has run: each scheduled request gets its tokens, a complete one its sample."""
         self.because("Task 3/update", *(["spoiled"] if self.spoiled else []))
-        self.spoiled = False
+        self.awaits_update, self.spoiled = False, False
         finished = []
         for request in [request for request in self.running if request in self.scheduled]:
             known = self.requests[request]
@@ -234,6 +238,8 @@ class Scheduler(Engine):
 
     def reset(self, preempt_running: bool) -> bool:
         """reset_prefix_cache(preempt_running)."""
+        if self.awaits_update:
+            raise CannotGoOn("reset_prefix_cache is never called between schedule and update")
         self.because("Task 4/reset", "preempting" if preempt_running else "plain")
         for victim in reversed(self.running) if preempt_running else ():
             self._preempt(victim)
@@ -333,6 +339,7 @@ class Scheduler(Engine):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
+        self.awaits_update = False
         self.settings, self.intact = list(state["settings"]), state["intact"]
         self.spoiled = state["spoiled"]
         self.running, self.waiting = list(state["running"]), list(state["waiting"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -36,7 +37,7 @@ def player_of(lab: Lab, path: Path, *, memory_checker: bool = False) -> Iterator
             work,
             built.program,
             lab.rubric.seed,
-            Domain.of(generate),
+            Domain.of(generate, select_cases(lab, seed=lab.rubric.seed).cases),
             built.cpu_seconds,
             memory_checker=memory_checker,
         )

@@ -146,6 +146,24 @@ def test_hits_belong_to_the_match_just_before() -> None:
         engine.apply(Operation(name="admit", arguments=("a", 1)))
 
 
+def test_hits_are_for_a_request_that_holds_nothing() -> None:
+    """The handout says so; from a state of a program that did it wrongly, it goes on all the same."""
+    engine = Hybrid()
+    engine.manager(6, (("full", 1, 0),), caching=True)
+    calls = [Operation(name="match", arguments=("a",)), Operation(name="admit", arguments=("a", 1))]
+    for operation in (Operation(name="new", arguments=("a", "abc", 0)), *calls, calls[0]):
+        engine.apply(operation)
+    other = Hybrid()
+    other.restore(engine.state())
+    other.apply(calls[1])
+
+    with pytest.raises(CannotGoOn, match="holds nothing"):
+        engine.apply(calls[1])
+    engine.apply(Operation(name="preempt", arguments=("a",)))
+    for operation in calls:
+        engine.apply(operation)
+
+
 def test_every_kind_of_call_is_accepted_and_refused() -> None:
     """The random traces reach what written cases reach, each of the five steps too."""
     seen, steps = set(), set[str]()

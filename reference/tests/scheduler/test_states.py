@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from reference.operation import Argument, Operation
+from reference.oracle import CannotGoOn
 from reference.scheduler import Scheduler, generate
 from reference.tests.states import assert_goes_on_from_every_state, assert_refusals_change_nothing
 
@@ -40,3 +42,23 @@ def test_every_kind_of_call_is_accepted_and_refused() -> None:
         "scheduler", "add", "schedule", "update", "abort", "reset", "simulate"
     }  # fmt: skip
     assert {name for name, refused in answers if refused} >= {"add", "abort"}
+
+
+@pytest.mark.parametrize("call", [("schedule", ()), ("reset", (True,))])
+def test_an_update_comes_after_each_schedule(call: tuple[str, tuple[Argument, ...]]) -> None:
+    """The handout says nothing of other orders; from a state of a program it goes on all the same."""
+    engine = Scheduler()
+    for name, arguments in (
+        ("scheduler", (8, 1, True, 2, 8, 2, "fcfs", False)),
+        ("add", ("a", (1, 2), 1, 1, 0)),
+        ("schedule", ()),
+    ):
+        engine.apply(Operation(name=name, arguments=arguments))
+    other = Scheduler()
+    other.restore(engine.state())
+    other.apply(Operation(name=call[0], arguments=call[1]))
+
+    with pytest.raises(CannotGoOn, match="update|reset"):
+        engine.apply(Operation(name=call[0], arguments=call[1]))
+    for name, arguments in (("update", ()), call):
+        engine.apply(Operation(name=name, arguments=arguments))

@@ -303,6 +303,7 @@ class _Listening:
         self.heard = heard
         self.most_bytes, self.most_messages = most
         self.messages = 0
+        self.answered = False  # by H, what it does where its time was used up
         self.idle = 0.0
         self.cpu = 0.0
         self.arrived = b""
@@ -328,12 +329,12 @@ class _Listening:
             if self.own > left:
                 no_time = True
                 break
-            if asked is not None and self.own > asked + _ANSWER:
+            if asked is not None and (self.answered or self.own > asked + _ANSWER):
                 break
             if asked is None and self.own - since > limit():
                 hang, asked = True, self.own
                 os.kill(self.pid, signal.SIGPROF)
-        status, cpu = self._end(looked)
+        status, cpu = self._end(looked, 0 if hang else _ANSWER)
         own = cpu + self.idle
         return {"status": status, "hang": hang, "flood": flood, "cpu": cpu, "own": own, "no_time": no_time}
 
@@ -354,6 +355,7 @@ class _Listening:
             if len(self.arrived) < end:
                 break
             self.messages += 1
+            self.answered |= kind == ord("H")
             self.heard(kind, self.arrived[at + _MESSAGE.size : end])
             at = end
         self.arrived = self.arrived[at:]
@@ -371,15 +373,18 @@ class _Listening:
             self.idle += now - looked
         return now
 
-    def _end(self, looked):
-        """Wait for the child, which may go on although it closed its pipe, and return its status and CPU seconds."""
+    def _end(self, looked, patience):
+        """Wait so many seconds for the child, which may go on although it closed its pipe, and then end it.
+
+        Returns its status and CPU seconds.
+        """
         os.close(self.descriptor)
-        patience = self.own + _ANSWER
+        most = self.own + patience
         while True:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 return status, usage.ru_utime + usage.ru_stime
-            if self.own > patience:
+            if self.own >= most:
                 os.kill(self.pid, signal.SIGKILL)
                 _, status, usage = os.wait4(self.pid, 0)
                 return status, usage.ru_utime + usage.ru_stime
