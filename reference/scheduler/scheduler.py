@@ -46,7 +46,9 @@ class Scheduler(Engine):
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
         self.spoiled = False  # whether the caller emptied what the last `schedule` returned
-        self.awaits_update = False  # whether the last `schedule` was called here: a state that is taken over awaits none
+        self.awaits_update = (
+            False  # whether the last `schedule` was called here: a state that is taken over awaits none
+        )
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
