@@ -159,7 +159,7 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
     return replace(
         begin,
         seen=cause.summary,
-        hint=cause.hint,
+        hint="" if cause.summary.endswith(cause.hint) else cause.hint,
         source=cause.lines[:1],
         excerpt=(shown := excerpt(record, cause.lines[0]) if cause.lines else None),
         caption=_caption(outcome, shown),
@@ -291,7 +291,8 @@ def _write_clauses(page: Page, shown: Focus) -> None:
 
 def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
     title = f": {shown.title} " if shown.title else " "
-    page.labelled("Rule", strong(shown.rule), title, glued(f"(handout: {shown.handout})"))
+    if shown.rule:
+        page.labelled("Rule", strong(shown.rule), title, glued(f"(handout: {shown.handout})"))
     if shown.hidden:
         page.labelled("Case", shown.case)
     else:

@@ -28,8 +28,8 @@ class Domain:
     """By the name of an operation with which traces begin: the operations that come after it."""
     least: dict[tuple[str, int], int] = field(default_factory=dict)
     """The smallest number in an argument, by operation and place."""
-    shortest: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The shortest list in an argument."""
+    shortest: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """The shortest list in an argument, by operation, place, and the number of lists that it lies in."""
 
     alone: frozenset[str] = frozenset()
     """Operations that need nothing before them, although no random trace begins with them: cases do."""
@@ -54,7 +54,8 @@ class Domain:
                 for place, argument in enumerate(operation.arguments):
                     key = operation.name, place
                     self.least[key] = min([self.least.get(key, 2**63), *_numbers(argument)])
-                    self.shortest[key] = min([self.shortest.get(key, 2**63), *_lengths(argument)])
+                    for depth, length in _lengths(argument):
+                        self.shortest[*key, depth] = min(self.shortest.get((*key, depth), 2**63), length)
 
     def has(self, trace: Sequence[Operation]) -> bool:
         """Whether every operation comes after one that it may follow, with values that are not too small."""
@@ -77,7 +78,10 @@ class Domain:
     def _allows(self, operation: Operation) -> bool:
         return all(
             min(_numbers(argument), default=2**63) >= self.least.get((operation.name, place), 2**63)
-            and min(_lengths(argument), default=2**63) >= self.shortest.get((operation.name, place), 2**63)
+            and all(
+                length >= self.shortest.get((operation.name, place, depth), 2**63)
+                for depth, length in _lengths(argument)
+            )
             for place, argument in enumerate(operation.arguments)
         )
 
@@ -90,8 +94,9 @@ def _numbers(value: Argument) -> Iterator[int]:
         yield value
 
 
-def _lengths(value: Argument) -> Iterator[int]:
+def _lengths(value: Argument, depth: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield for each list in a value in how many others it lies, and its length."""
     if isinstance(value, tuple):
-        yield len(value)
+        yield depth, len(value)
         for item in value:
-            yield from _lengths(item)
+            yield from _lengths(item, depth + 1)

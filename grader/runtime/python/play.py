@@ -63,7 +63,7 @@ class _Heard:
                 self.digests[place] = self.derive_trace(place, bytes(records))
         elif frame.kind == "X" and self.error is None:
             self.error = decoded(frame.body)
-        elif frame.kind == "H" and self.asked is None:
+        elif frame.kind == "H":
             self.asked = decoded(frame.body)
         elif frame.kind == "E":
             self.end = decoded(frame.body)

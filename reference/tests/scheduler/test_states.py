@@ -58,7 +58,7 @@ def test_an_update_comes_after_each_schedule(call: tuple[str, tuple[Argument, ..
     other.restore(engine.state())
     other.apply(Operation(name=call[0], arguments=call[1]))
 
-    with pytest.raises(CannotGoOn, match="update|reset"):
+    with pytest.raises(CannotGoOn, match=r"update|reset"):
         engine.apply(Operation(name=call[0], arguments=call[1]))
     engine.apply(Operation(name="update"))
     engine.apply(Operation(name=call[0], arguments=call[1]))

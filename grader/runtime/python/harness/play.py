@@ -43,7 +43,8 @@ further ones are played together; the grader plays some alone."""
 _PATIENCE = 4
 """Compiling and executing a module may take this many times as long as an operation. A child says when it has executed
 it (I)."""
-_ANSWER = 0.1
+_ANSWER, _ANSWERS = 0.1, 2
+"""The seconds for an answer to where a program is, and how many there are."""
 _KNOWN = frozenset(b"SRTLDXHCI")
 
 
@@ -303,7 +304,7 @@ class _Listening:
         self.heard = heard
         self.most_bytes, self.most_messages = most
         self.messages = 0
-        self.answered = False  # by H, what it does where its time was used up
+        self.answers = 0  # of kind H: where it is when its time is used up, then in which loop
         self.idle = 0.0
         self.cpu = 0.0
         self.arrived = b""
@@ -329,7 +330,7 @@ class _Listening:
             if self.own > left:
                 no_time = True
                 break
-            if asked is not None and (self.answered or self.own > asked + _ANSWER):
+            if asked is not None and (self.answers == _ANSWERS or self.own > asked + _ANSWER):
                 break
             if asked is None and self.own - since > limit():
                 hang, asked = True, self.own
@@ -355,7 +356,7 @@ class _Listening:
             if len(self.arrived) < end:
                 break
             self.messages += 1
-            self.answered |= kind == ord("H")
+            self.answers += kind == ord("H")
             self.heard(kind, self.arrived[at + _MESSAGE.size : end])
             at = end
         self.arrived = self.arrived[at:]

@@ -6,6 +6,7 @@ built-in functions, wild objects, endless loops) ends or distorts its own trace 
 
 import _signal as signal
 import sys
+import time
 
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain, text_of
 
@@ -15,6 +16,8 @@ _FUNCTION = type(lambda: None)
 _MOST_STEPS = 5_000
 _MOST_LINES = 200
 _MOST_FRAMES = 24
+_MOST_EVENTS, _LOOK = 20_000, 0.04
+"""The events of a trace, and the seconds of CPU time, in which the loop is looked for that does not end."""
 
 
 class CompiledTable:
@@ -194,9 +197,9 @@ class Submission:
             entry = entry.tb_next
         return seen
 
-    def report_interruption(self, frame):
+    def report_interruption(self, lines):
         """Say at which lines the program is when its time is used up."""
-        self.send(b"H", encoded({"lines": stack_of(frame, self.file)}).encode())
+        self.send(b"H", encoded({"lines": lines[:_MOST_FRAMES]}).encode())
 
 
 def _unreadable(error):
@@ -213,23 +216,64 @@ def _what(error):
 
 
 def answer_interruptions(program):
-    """Report where the program is when SIGPROF asks."""
+    """Report where the program is when SIGPROF asks, and then in which loop."""
 
     def asked(_, frame):
-        program.report_interruption(frame)
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
+        loop = EndlessLoop(program, frame)
+        program.report_interruption(loop.lines)
+        loop.begin()
 
     signal.signal(signal.SIGPROF, asked)
 
 
+class EndlessLoop:
+    """Finds the loop that does not end: it is in the outermost of the student's frames in which lines still run."""
+
+    def __init__(self, program, frame):
+        self.program = program
+        self.frames = frames_of(frame, program.file)
+        self.places = {each: place for place, each in enumerate(self.frames)}
+        self.lines = [[each.f_lineno, each.f_code.co_name] for each in self.frames]
+        self.first = {}  # by place, the first of the lines that ran in a frame
+        self.events = 0
+        self.until = 0.0
+
+    def begin(self):
+        """Look at what runs from here on, for a moment."""
+        self.until = time.thread_time() + _LOOK
+        for each in self.frames:
+            each.f_trace = self._trace
+        sys.settrace(self._trace)
+
+    def _trace(self, frame, event, _):
+        self.events += 1
+        place = self.places.get(frame)
+        if place is not None and event == "line":
+            self.first[place] = min(frame.f_lineno, self.first.get(place, frame.f_lineno))
+        if self.events < _MOST_EVENTS and time.thread_time() < self.until:
+            return self._trace
+        sys.settrace(None)
+        outermost = min(self.first, default=len(self.lines) - 1)
+        if self.lines:
+            self.lines[outermost][0] = self.first.get(outermost, self.lines[outermost][0])
+        self.program.report_interruption(self.lines[: outermost + 1])
+        return None
+
+
 def stack_of(frame, file):
     """The student's lines on the stack of a frame, those of the called method first."""
-    seen = []
+    return [[each.f_lineno, each.f_code.co_name] for each in frames_of(frame, file)][:_MOST_FRAMES]
+
+
+def frames_of(frame, file):
+    """The student's frames on the stack of a frame, that of the called method first."""
+    frames = []
     while frame is not None:
         if frame.f_code.co_filename == file:
-            seen.append([frame.f_lineno, frame.f_code.co_name])
+            frames.append(frame)
         frame = frame.f_back
-    return seen[::-1][:_MOST_FRAMES]
+    return frames[::-1]
 
 
 class Watch:
