@@ -162,7 +162,7 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         hint="" if cause.summary.endswith(cause.hint) else cause.hint,
         source=cause.lines[:1],
         excerpt=(shown := excerpt(record, cause.lines[0]) if cause.lines else None),
-        caption=_caption(outcome, shown),
+        caption=_caption(outcome, shown, cause.operation),
         case=place_of(record, outcome),
         steps=tuple([step for step in outcome.steps if step.number <= cause.operation][-_MOST_STEPS:]),
         number=cause.operation,
@@ -179,10 +179,12 @@ def _smaller(record: Record, cause: Cause) -> SmallestTrace | None:
     return smallest if is_smaller else None
 
 
-def _caption(outcome: Outcome, shown: Excerpt | None) -> str:
+def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
     if outcome.verdict is Verdict.MEMORY_LEAK:
         return _ALLOCATED
-    is_return = shown is not None and shown.marked.text.lstrip().startswith("return")
+    reply = next((step.actual for step in outcome.steps if step.number == number), "")
+    raised = reply.endswith(("Error", "Exception"))  # then the call returned nothing, whatever it calls returned
+    is_return = shown is not None and shown.marked.text.lstrip().startswith("return") and not raised
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
 
