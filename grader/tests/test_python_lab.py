@@ -113,6 +113,24 @@ def test_a_bad_end_costs_its_case_and_has_its_line(
 
 
 @pytest.mark.parametrize(
+    ("looked_at", "marked"),
+    [
+        ("[sum(range(n)) for n in range(300)]", "while True:"),
+        ("all(n == 0 for n in iter(int, 1))", "return all(n == 0 for n in iter(int, 1))"),
+    ],
+)
+def test_a_call_that_hangs_is_marked_at_its_loop(tmp_path: Path, looked_at: str, marked: str) -> None:
+    """Not in what the loop calls, where the time goes."""
+    helper = f"    def look(self, word):\n        return {looked_at}\n"
+    source = edited(("return self.names.get(word)", f"while True:\n            if self.look(word): pass\n\n{helper}"))
+    record = graded(tmp_path, source)
+    finding = next(one for one in record.findings if one.case == "share/names_a_box")
+
+    assert finding.kind == "hang"
+    assert source.splitlines()[finding.source[0].line - 1].strip() == marked
+
+
+@pytest.mark.parametrize(
     ("source", "message", "line"),
     [
         ("class Shelf:\n    def __init__(self:\n", "never closed", 2),

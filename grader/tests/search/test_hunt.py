@@ -125,6 +125,28 @@ def test_what_no_case_file_may_have_is_no_case() -> None:
         assert player.case([Operation(name="append_kv", arguments=(1, 2))]) is None
 
 
+def test_a_function_needs_no_engine_before_it() -> None:
+    """No random trace begins with it, but cases do; and its lists have the shape that they have there."""
+    lab = open_lab("hybrid")
+    spec = ("full", 1, 1, 1)
+    with player_of(lab, sample("hybrid", "window_longer_than_text")) as player:
+        assert player.case([Operation(name="group", arguments=((("a", spec), ("b", spec)),))]) is not None
+        assert player.case([Operation(name="group", arguments=((("a", spec[:2]), ("b", spec[:2])),))]) is None
+        assert player.case([Operation(name="match", arguments=("a",))]) is None
+
+
+def test_no_more_is_played_when_time_is_over() -> None:
+    """Not even what was already asked for: each may take long."""
+    lab = open_lab("block_pool")
+    with player_of(lab, sample("block_pool", "remove_searches_forever")) as player:
+        failing = hunted(player, seconds=_SECONDS)
+        assert failing is not None
+        late = replace(player, late=lambda: True)
+
+        assert list(late.failing([failing.case])) == []
+        assert shrink(player, failing, lambda: True).case.trace.operations == failing.case.trace.operations
+
+
 def test_a_fault_is_the_call_and_what_is_wrong_with_it() -> None:
     """A refusal in the place of a success is another fault than a wrong state."""
     lab = open_lab("paged_kv")
