@@ -379,7 +379,7 @@ FACETS = (
     Facet("null", title="blocks with is_null"),
     Facet("ids", title="pool.blocks are the blocks 0 to n - 1 of the start"),
     Facet("index", per="hash", title="index"),
-    Facet("tables", per="request", title="table"),
+    Facet("tables", per="request", title="table", absent="empty"),
     Facet("ncached", per="request", title="num_cached_block"),
     Facet("num_tokens", per="request", path="state.requests.*.0"),
     Facet("num_computed", per="request", path="state.requests.*.1", title="num_computed_tokens"),

@@ -240,7 +240,7 @@ FACETS = (
     Facet("groups", path="reply.padding_layers", calls=_CONFIG, title="padding_layers"),
     Facet("sizes", path="reply", calls=_CONFIG),
     Facet("reply", path="reply"),
-    Facet("tables", per="request", title="tables"),
+    Facet("tables", per="request", title="tables", absent="empty"),
     Facet("ref", per="block", title="ref_cnt", absent="0"),
     Facet("index", per="text/group", title="index"),
     Facet("free", title="free queue, head to tail"),
