@@ -182,7 +182,7 @@ def _smaller(record: Record, cause: Cause) -> SmallestTrace | None:
 def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
     if outcome.verdict is Verdict.MEMORY_LEAK:
         return _ALLOCATED
-    reply = next((step.actual for step in outcome.steps if step.number == number), "")
+    reply = next((step.actual for step in outcome.steps if step.number == number), None) or ""
     raised = reply.endswith(("Error", "Exception"))  # then the call returned nothing, whatever it calls returned
     is_return = shown is not None and shown.marked.text.lstrip().startswith("return") and not raised
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS

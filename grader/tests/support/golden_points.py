@@ -1,6 +1,6 @@
 """Write into every `expect.toml` the range of points that its sample may keep, computed from its points now.
 
-It is run by `scripts/golden`. Then read `git diff`: a changed range is a decision, not a detail. Verdicts and rules are
+Samples are graded as the tests grade them, with a part of the random traces. It is run by `scripts/golden`. Then read `git diff`: a changed range is a decision, not a detail. Verdicts and rules are
 written by people and are never changed.
 """
 
@@ -12,10 +12,8 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from grader import pipeline
-from grader.assignment import case_files
 from grader.core.verdict import Verdict
-from grader.labs import open_lab
+from grader.pytest_plugin.items import graded
 from grader.tests.support.command import ROOT
 
 _SLACK = 2
@@ -40,9 +38,7 @@ def main() -> None:
 
 
 def _score(label: Path) -> int:
-    lab = open_lab(label.relative_to(ROOT).parts[1])
-    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
-    return pipeline.grade(label.parent, lab, cases).score or 0
+    return graded(label.relative_to(ROOT).parts[1], label.parent).score or 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ cases, limits and endings are not a program's to write: kind (1 byte), case (4),
 
     B  a case begins (again)         S  record after an operation     R  lines of a refusal
     T  all records of a trace        L  what the watched call did     D  all was played
-    X  an error ended the trace      H  where it was when its time was used up
+    X  an error ended the trace      H  where it was when its time was used up, then its loop
     E  how the child ended           C  what a check shows            Z  no case is left
 """
 
