@@ -1,7 +1,7 @@
 """Write into every `expect.toml` the range of points that its sample may keep, computed from its points now.
 
-Samples are graded as the tests grade them, with a part of the random traces. It is run by `scripts/golden`. Then read `git diff`: a changed range is a decision, not a detail. Verdicts and rules are
-written by people and are never changed.
+Samples are graded as the tests grade them, with a part of the random traces. It is run by `scripts/golden`. Then read
+`git diff`: a changed range is a decision, not a detail. Verdicts and rules are written by people and are never changed.
 """
 
 from __future__ import annotations
