@@ -96,8 +96,8 @@ def program_of(lab: Lab, case: Case, record: Record, outcome: Outcome) -> str:
     lines = next((picture.program for picture in record.pictures if picture.case == outcome.case), ())
     text = "".join(f"{line}\n" for line in lines) or lab.reproduce(case, max(record.bad_operation(outcome), 1) - 1)
     unseen = _unseen(lab, record.first_finding(outcome))
-    said = f"The grader saw this, but these calls alone do not show it: {unseen}" if unseen else ""
-    return text + "".join(f"    # {line}\n" for line in wrap(said, _WIDEST))
+    comment = f"The grader saw this, but these calls alone do not show it: {unseen}" if unseen else ""
+    return text + "".join(f"    # {line}\n" for line in wrap(comment, _WIDEST))
 
 
 def how_to_run(lab: Lab, record: Record, outcome: Outcome, file: Path | None) -> str:
