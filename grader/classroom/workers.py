@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -244,6 +244,8 @@ class _WorkerProcess:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         with _starting, theirs, delayed_interrupts():
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # which the tracker allows when it was started
             self._process = context.Process(target=_work, args=(theirs,), daemon=True)
             self._process.start()
         return self._connection

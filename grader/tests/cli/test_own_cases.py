@@ -20,7 +20,7 @@ from grader.labs import open_lab
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.classes import until
 from grader.tests.support.command import ROOT, SAMPLES, command, environment, grade
-from grader.tests.support.interrupted import wait_for_silence
+from grader.tests.support.interrupted import place, wait_for_silence
 
 _HEAD = """
 title       = "an append after a fork"
@@ -69,30 +69,30 @@ def test_a_case_catches_what_only_the_tool_for_memory_sees() -> None:
 
 
 @pytest.mark.parametrize("command_name", ["try", "calibrate"])
-def test_a_second_ctrl_c_ends_no_worse_than_the_first(tmp_path: Path, command_name: str) -> None:
+def test_a_second_ctrl_c_ends_no_worse_than_the_first(command_name: str) -> None:
     """A terminal interrupts the workers too, each time; nothing of them is left."""
-    tmp = tmp_path / "tmp"
-    tmp.mkdir()
-    what = (write(tmp_path, "mine"),) if command_name == "try" else ("--lab", "scheduler", "--mutants", "0")
-    process = subprocess.Popen(
-        command(command_name, *what, "--jobs", "2"),
-        cwd=ROOT,
-        env=environment(TMPDIR=str(tmp)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    until(lambda: any(tmp.glob("grade-*")), 60)  # a program is being built
-    for _ in range(2):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.2)
-    _, said = process.communicate(timeout=30)
+    with place() as folder:
+        what = (write(folder, "mine"),) if command_name == "try" else ("--lab", "scheduler", "--mutants", "0")
+        process = subprocess.Popen(
+            command(command_name, *what, "--jobs", "2"),
+            cwd=ROOT,
+            env=environment(TMPDIR=str(folder / "tmp")),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        until(lambda: any((folder / "tmp").glob("grade-*")), 60)  # a program is being built
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.2)
+        _, output = process.communicate(timeout=30)
 
-    assert process.returncode == 130, said.decode()
-    assert "Traceback" not in said.decode()
-    assert wait_for_silence(tmp, 5) == []
-    assert list(tmp.glob("grade-*")) == []
+        # Python ends itself by SIGINT where an interrupt met an import that makes code; a shell calls that 130 too
+        assert process.returncode in (130, -signal.SIGINT), output.decode()
+        assert "Traceback" not in output.decode()
+        assert wait_for_silence(folder, 5) == []
+        assert list((folder / "tmp").glob("grade-*")) == []
 
 
 def program(name: str, *rules: str, right: bool = False) -> TriedProgram:
