@@ -184,19 +184,15 @@ def _report(lab: Lab, failing: FailingTrace, record: Record, cause: Cause) -> st
     view = Detail().view()
     page = Page(view.width, colour=view.colour)
     shown = focus(record, view.audience)
-    if shown is not None and _is_unknown(cause):
+    if shown is not None and cause.is_unexplained:  # a trace has no rule of its own
         shown = replace(shown, rule="", clauses=())
     start_here(page, record, shown, view.audience, brief=True)
     write_trace(page, lab, failing)
     if record.build_findings:  # the report speaks of these
         page.labelled("Seen", cause.summary)
-        page.labelled("Hint", cause.hint)
+        if not cause.is_unexplained:
+            page.labelled("Hint", cause.hint)
     return page.text()
-
-
-def _is_unknown(cause: Cause) -> bool:
-    """Whether no known mistake fits, so that nothing but what was seen is known: a trace has no rule of its own."""
-    return cause.summary.endswith(cause.hint)
 
 
 def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
@@ -228,7 +224,7 @@ def _file(lab: Lab, case: Case, cause: Cause) -> str:
     own = case.expected.replies[place].clause or next(iter(clauses))
     clause = next((key for key, text in clauses.items() if f"{key.partition('/')[0]}: {text}" == cause.clause), own)
     rule, comments = cause.rule, [cause.summary]
-    if _is_unknown(cause):
+    if cause.is_unexplained:
         comments.append(f"no known mistake fits; write the rule that this case is for, not {rule}")
     if rule not in lab.grammar.rules:
         rule = lab.grammar.rules[0]

@@ -245,6 +245,11 @@ class Cause:
         return self.rule, self.call, self.clause or ("" if self.call else self.hint)
 
     @property
+    def is_unexplained(self) -> bool:
+        """Whether the hint says no more than what was seen, as where no known mistake fits."""
+        return self.summary.endswith(self.hint)
+
+    @property
     def summary(self) -> str:
         """What was seen, and at which operation."""
         if not self.operation:

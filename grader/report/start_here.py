@@ -159,7 +159,7 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
     return replace(
         begin,
         seen=cause.summary,
-        hint="" if cause.summary.endswith(cause.hint) else cause.hint,
+        hint="" if cause.is_unexplained else cause.hint,
         source=cause.lines[:1],
         excerpt=(shown := excerpt(record, cause.lines[0]) if cause.lines else None),
         caption=_caption(outcome, shown, cause.operation),

@@ -180,12 +180,12 @@ class TracePlayer:
         if not pieces:
             return None
         first = min(piece.operation for piece in pieces)
-        sentence = next(piece.sentence for piece in pieces if piece.operation == first)
         operations = comparison.case.trace.operations
         case = self.case(explicit(operations[: first + 1]), dict(comparison.case.trace.settings))
-        faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in pieces if piece.operation == first))
-        hangs = any(piece.verdict is Verdict.TIME_LIMIT_EXCEEDED for piece in pieces)
-        return FailingTrace(case or comparison.case, faults, first, sentence, hangs)
+        at_first = [piece for piece in pieces if piece.operation == first]
+        faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in at_first))
+        hangs = any(piece.verdict is Verdict.TIME_LIMIT_EXCEEDED for piece in at_first)
+        return FailingTrace(case or comparison.case, faults, first, at_first[0].sentence, hangs)
 
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
         """Yield what the reference does in these operations and in those that the grader adds at their end.
