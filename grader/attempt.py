@@ -90,12 +90,16 @@ def stage_name(step: Callable[[Attempt], Attempt]) -> str:
 
 
 def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
-    """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing."""
+    """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing.
+
+    All are seconds of a usual machine, as programs report theirs (`Budget.pace`).
+    """
     own, all_programs, reported = time.process_time(), _programs(), _reported_seconds(attempt)
     attempt = step(attempt)
-    others = _programs() - all_programs - (_reported_seconds(attempt) - reported)
+    pace = attempt.work.budget.pace
+    others = (_programs() - all_programs) / pace - (_reported_seconds(attempt) - reported)
     name = f"grader {stage_name(step)}"
-    seconds = attempt.spent.get(name, 0.0) + time.process_time() - own
+    seconds = attempt.spent.get(name, 0.0) + (time.process_time() - own) / pace
     more = {name: seconds, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
     return replace(attempt, spent=attempt.spent | more)
 

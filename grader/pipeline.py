@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,9 +33,11 @@ from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
 from grader.runtime.observation import Played
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
+from grader.runtime.runs import has_become_slower
 from grader.search.generated import play_together, shortest_failing
 from grader.system import resources, sandbox
 from grader.system.budget import Budget
+from grader.system.sandbox import Workspace
 from reference.oracle import Generator
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ def grade(
     every one.
     """
     resources.require(*lab.runtime.tools(options))
-    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
+    with _workspace(lab, budget) as work:
         attempt = Attempt(
             lab=lab,
             path=path,
@@ -98,7 +101,7 @@ def first_look(
     if not soon or len(soon) == len(cases) or not lab.runtime.plays_generated:
         return None
     resources.require(*lab.runtime.tools(options))
-    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
+    with _workspace(lab, budget) as work:
         attempt = Attempt(lab=lab, path=path, cases=soon, work=work, options=options, source=source)
         for step in FIRST_STEPS:
             attempt = timed(step, attempt)
@@ -115,7 +118,7 @@ def failed_cases(
     `GraderError` when the grader's side breaks.
     """
     options = GradingOptions(memory_checker=memory_checker)
-    with sandbox.workspace(Budget()) as work:
+    with _workspace(lab) as work:
         attempt = Attempt(
             lab=lab, path=Path(source.name), cases=tuple(cases), work=work, options=options, source=source
         )
@@ -151,15 +154,20 @@ def hunted(
     from grader.search.shrink import shrink  # noqa: PLC0415
 
     resources.require(*lab.runtime.tools(DEFAULTS))
-    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
+    with _workspace(lab, budget) as work:
         attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
         if attempt.program is None:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
         domain = Domain.of(generate, select_cases(lab, seed=attempt.seed).cases)
-        player = TracePlayer(lab, work, attempt.program, attempt.seed, domain, attempt.spent["build"])
+        player = TracePlayer(lab, work, attempt.program, attempt.seed, domain)
         failing = search(player)
         started = time.monotonic()
         return shrink(player, failing, lambda: time.monotonic() - started > seconds) if failing is not None else None
+
+
+def _workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager[Workspace]:
+    """Make a workspace whose limits of time are those of this machine."""
+    return sandbox.workspace(replace(budget or Budget(), pace=lab.runtime.pace()), tools=lab.runtime.programs)
 
 
 def _collect(attempt: Attempt) -> Attempt:
@@ -211,7 +219,10 @@ def _compare(attempt: Attempt) -> Attempt:
         return attempt
     budget = attempt.work.budget
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
-    return attempt.with_observed(Observations(comparisons=tuple(map(compared, attempt.replayed.played))))
+    comparisons = tuple(map(compared, attempt.replayed.played))
+    if any(one.unjudged for one in comparisons) and has_become_slower(attempt.work, attempt.lab.runtime):
+        comparisons = tuple(map(compared, attempt.replayed.played))
+    return attempt.with_observed(Observations(comparisons=comparisons))
 
 
 def _resume(attempt: Attempt) -> Attempt:
@@ -239,7 +250,6 @@ def _inspect(attempt: Attempt) -> Attempt:
         attempt.program,
         comparisons=attempt.comparisons,
         options=replace(attempt.options, memory_checker=attempt.options.memory_checker and not attempt.relaxed),
-        building=attempt.spent["build"],
         optional=attempt.optional,
     )
     return replace(attempt.with_observed(observed), advice=observed.advice)
@@ -268,7 +278,6 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         observed=observed,
         unplaced=unplaced(attempt.case_findings, diagnosed.order),
         order=diagnosed.order,
-        building=attempt.spent["build"],
         optional=attempt.optional,
     )
     return attempt.with_observed(more)
@@ -337,7 +346,7 @@ def _searched(attempt: Attempt) -> Attempt:
     if generate is None:
         return attempt
     domain = Domain.of(generate, attempt.cases)
-    player = TracePlayer(lab, attempt.work, program, attempt.seed, domain, attempt.spent["build"])
+    player = TracePlayer(lab, attempt.work, program, attempt.seed, domain)
     cause = attempt.diagnosed.first_cause
     if cause is not None:
         case = next(case for case in attempt.cases if case.name == cause.cases[0])

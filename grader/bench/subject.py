@@ -123,7 +123,6 @@ class Subject:
             cases,
             numbers,
             natively=dict.fromkeys(numbers, _NATIVELY),
-            building=_NATIVELY,
             driver=self.driver,
             optional=OptionalStages(),
         )

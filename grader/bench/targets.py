@@ -261,7 +261,7 @@ def _small_engines(lab: Lab, stack: ExitStack) -> Callable[[], None]:
     explored = load_closure(lab)
     assert built.program is not None
     assert explored is not None
-    player = TracePlayer(lab, work, built.program, lab.rubric.seed, Domain(), built.cpu_seconds)
+    player = TracePlayer(lab, work, built.program, lab.rubric.seed, Domain())
 
     def check() -> None:
         sentence, advice = checked(player, explored)

@@ -16,6 +16,7 @@ from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present
+from grader.report.footer import slowness
 from grader.runtime.protocol import DEFAULTS
 from grader.system import folders, resources, sandbox
 from grader.system.confine.launcher import machine
@@ -51,9 +52,9 @@ def _remains() -> str:
         reached.append(f"every file that {'anybody' if here.user else 'you'} may read or change")
     if not here.user:
         reached.append("your other processes, of which it may also start as many as you may")
-    reached.append("the network")
+    others = f"{', '.join(reached)} and " if reached else ""
     return (
-        f"What remains: while it is built or run, student code reaches {', '.join(reached[:-1])} and {reached[-1]}. "
+        f"What remains: while it is built or run, student code reaches {others}the network. "
         "Grade only what you would run yourself, or in a container of its own."
     )
 
@@ -103,10 +104,12 @@ def doctor() -> ExitCode:
         console.print(f"install what is missing:  {command}")
     if missing:
         return ExitCode.JUDGE_ERROR
-    works = True
+    works, pace = True, 1.0
     for lab in present():
         hindered = _tried(lab)
         works &= not hindered
         result = f"[bold]does not work[/bold]: {escape(hindered)}" if hindered else "works"
         console.print(f"a whole grading of {lab}: {result}")
+        pace = pace if hindered else max(pace, open_lab(lab).runtime.pace())
+    console.print(f"pace: {slowness(pace) or 'this machine is as fast as usual, and time limits are the shortest'}")
     return ExitCode.ACCEPTED if works else ExitCode.JUDGE_ERROR

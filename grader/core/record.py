@@ -121,6 +121,8 @@ class Environment:
     grader: str = ""
     lane: str = ""
     """"stock" where programs were linked as the handout's own commands do it, because that was asked for."""
+    pace: float = 1.0
+    """How many times slower than a usual machine this one was; limits of time were as many times longer."""
 
     def used(self, tool: Tool) -> UsedTool | None:
         """Return the tool of this kind; None when it was not used."""

@@ -12,6 +12,7 @@ from grader.core.verdict import Audience, Tool
 from grader.report.page import Page, dim
 from grader.report.phrases import failures_of
 
+_CLEARLY_SLOWER = 3
 MORE = "--all"
 """The option that shows everything."""
 
@@ -46,6 +47,7 @@ def graded_briefly(page: Page, record: Record, audience: Audience) -> None:
         f"grader {environment.grader}" if environment.grader else "",
         f"{', '.join(record.allowed)} allowed" if record.allowed else "",
         f"lane {environment.lane}" if environment.lane else "",
+        slowness(environment.pace),
     ]
     if record.unchecked and record.outcomes:
         page.write(dim(record.unchecked), indent=2, hang=4)
@@ -64,11 +66,18 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
         ("protection", f"{protection.level}{active}"),
         ("allowed", ", ".join(record.allowed)),
         ("lane", environment.lane),
+        ("pace", slowness(environment.pace)),
         ("seed", str(record.seed)),
         ("grader", environment.grader),
     ):
         if text:
             yield label, text
+
+
+def slowness(pace: float) -> str:
+    """Return a sentence on a machine that is slower than usual; "" for any other."""
+    times = f"{pace:.0f}" if pace > _CLEARLY_SLOWER else f"{pace:.1f}"
+    return f"this machine is {times} times slower than usual, so time limits are longer" if pace > 1 else ""
 
 
 def _memory(record: Record) -> str:

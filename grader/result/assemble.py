@@ -85,7 +85,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=_environment(attempt, built),
-        cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
+        cpu_seconds={name: round(seconds * attempt.work.budget.pace, 4) for name, seconds in attempt.spent.items()},
     )
     result = with_rules(result, attempt.scores, would)
     drawn = optional.run(
@@ -102,6 +102,7 @@ def _environment(attempt: Attempt, built: Built) -> Environment:
         kernel=f"{os.uname().sysname} {os.uname().release}",
         grader=grader.__version__,
         lane="stock" if attempt.options.stock else "",
+        pace=attempt.work.budget.pace,
     )
 
 

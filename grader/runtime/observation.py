@@ -71,6 +71,11 @@ class Played:
         return ""
 
     @property
+    def late(self) -> bool:
+        """Whether it ended because a limit of time was reached."""
+        return self.bad_end is not None and self.bad_end.verdict is Verdict.TIME_LIMIT_EXCEEDED
+
+    @property
     def next_call(self) -> str:
         """The call of the operation that did not return; "" when all did."""
         operations = self.case.trace.operations
@@ -101,3 +106,8 @@ class Replayed:
             ),
             "",
         )
+
+    @property
+    def late(self) -> bool:
+        """Whether a case ended because a limit of time was reached."""
+        return any(played_case.late for played_case in self.played)

@@ -65,6 +65,8 @@ class Built:
     """The operations that call something whose body is empty or only returns."""
     stopped: bool = False
     """Whether the build needed so much that it had to be stopped; then it is not run again."""
+    late: bool = False
+    """Whether a limit of time was reached, which may be this machine's fault."""
     command: str = ""
     cpu_seconds: float = 0.0
 
@@ -191,6 +193,17 @@ class Runtime(Protocol):
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
 
+    def pace(self) -> float:
+        """How many times slower than a usual machine this one is, as it was measured once (`Budget.pace`)."""
+        return 1.0
+
+    def pace_now(self) -> float:
+        """Build and play a known-good program now, and return how many times slower than a usual machine this one is.
+
+        Raises `GraderError` when that is not possible.
+        """
+        return 1.0
+
     def unchecked(self, options: GradingOptions) -> str:
         """What a grading with these options does not check, in sentences; empty when nothing is left out."""
         return ""
@@ -233,14 +246,12 @@ class Runtime(Protocol):
         *,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Return what was seen besides differences; instruments look at the same cases.
 
-        `building` is the CPU time of the build in seconds: a measure of this machine's speed. What cannot change points
-        is run by `optional`. Raises `GraderError` when an instrument on which points depend does not work on this
-        machine.
+        What cannot change points is run by `optional`. Raises `GraderError` when an instrument on which points depend
+        does not work on this machine.
         """
         return Observations(comparisons=tuple(comparisons))
 
@@ -253,7 +264,6 @@ class Runtime(Protocol):
         observed: Observations,
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
-        building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Look for lines that are not known yet, and add them to what was observed.

@@ -1,4 +1,4 @@
-"""Runs of a program: which cases may share a process, and whether an unexplained end was caused by this machine.
+"""Runs of a program: which cases may share a process, and whether a bad end was caused by this machine.
 
 Public and hidden cases never share a process: what a program prints or keeps there would reveal the hidden ones.
 
@@ -8,11 +8,19 @@ the submission runs once more: an end that does not occur again was not caused b
 
 A process that the kernel killed for lack of memory looks like a process that killed itself. The kernel's own count of
 such kills tells them apart: when it rose, the submission is not judged.
+
+A program that reaches a limit of time on a machine that has become slower looks like a slow program. So a known-good
+program is timed again at that moment. If it needs longer than when the limits were chosen, they become longer by as
+much, and the submission has another try with its whole time.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from grader.core.case import Case
@@ -20,7 +28,26 @@ from grader.core.errors import BrokenTool, OutOfRoom
 from grader.core.verdict import Visibility
 from grader.runtime.protocol import Program
 from grader.system import resources, sandbox
+from grader.system.budget import IMPATIENT
+from grader.system.folders import cached
 from grader.system.sandbox import Workspace
+
+_SLOWER = 1.2
+"""Limits follow when a machine is at least so many times slower than before: less is chance."""
+_MEASUREMENTS = 3
+_RECENTLY = 10.0
+"""Seconds of a usual machine after which a known-good program is timed again."""
+_timed: dict[str, tuple[float, float]] = {}
+"""When a known-good program was last timed in this process, and the pace, by the language of the runtime."""
+
+
+class _Timed(Protocol):
+    """A runtime, as far as it is timed; see `grader.runtime.protocol.Runtime`."""
+
+    @property
+    def language(self) -> str: ...
+
+    def pace_now(self) -> float: ...
 
 
 class _RunResult(Protocol):
@@ -28,9 +55,42 @@ class _RunResult(Protocol):
     def unexplained_end(self) -> str:
         """How the run ended, where a failing machine could have caused that too; "" otherwise."""
 
+    @property
+    def late(self) -> bool:
+        """Whether a limit of time was reached, which a machine that has become slower could have caused too."""
+
 
 _R = TypeVar("_R", bound=_RunResult)
 _P = TypeVar("_P", bound=Program)
+
+
+def measured_once(pace_now: Callable[[], float], *parts: bytes) -> float:
+    """Return the pace that was measured when these `parts` were first used on this kind of machine; it is kept."""
+
+    def make(folder: Path) -> None:
+        (folder / "pace").write_text(str(min(pace_now() for _ in range(_MEASUREMENTS))))
+
+    kind = f"pace {os.uname().machine} {os.uname().release}"
+    return float((cached((kind.encode(), *parts), make) / "pace").read_text())
+
+
+def has_become_slower(work: Workspace, runtime: _Timed) -> bool:
+    """Time a known-good program now, and return whether this machine is slower than the limits of `work` assume.
+
+    If so, they become longer, and the submission has its whole time again. Raises `GraderError` when no known-good
+    program can be timed.
+    """
+    budget = work.budget
+    if budget.limits == IMPATIENT:  # such a result is confirmed with the usual limits
+        return False
+    when, pace = _timed.get(runtime.language, (-math.inf, 0.0))
+    if time.monotonic() - when > _RECENTLY * pace:
+        pace = runtime.pace_now()
+        _timed[runtime.language] = time.monotonic(), pace
+    if pace < _SLOWER * budget.pace:
+        return False
+    budget.begin_again(pace)
+    return True
 
 
 def run_confirmed(
@@ -38,17 +98,20 @@ def run_confirmed(
     program: _P,
     run: Callable[[Workspace, _P], _R],
     *,
+    runtime: _Timed,
     known_good: Callable[[Workspace], _P],
 ) -> _R:
-    """Run the program; confirm an unexplained end by a `known_good` program.
+    """Run the program; confirm an unexplained end by a `known_good` program, and a limit of time by timing one.
 
     Raises `GraderError` when nothing can be said about the program.
     """
     kills = resources.memory_kills()
     first = run(work, program)
+    if first.late and has_become_slower(work, runtime):
+        first = run(work, program)
     if not first.unexplained_end:
         return first
-    with sandbox.workspace(tools=work.tools) as place:
+    with sandbox.workspace(work.budget.renewed(), tools=work.tools) as place:
         failure = run(place, known_good(place)).unexplained_end
     if failure:
         raise BrokenTool(f"not even a known-good program comes to its end here: {failure}")

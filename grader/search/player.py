@@ -83,8 +83,6 @@ class TracePlayer:
     seed: int
     domain: Domain
     """No trace outside it is played."""
-    building: float
-    """CPU seconds of the build: a measure of this machine's speed."""
     memory_checker: bool = False
     """Whether the tool that looks for wrong uses of memory looks on."""
     limits: TimeLimits = TIME_LIMITS
@@ -166,7 +164,6 @@ class TracePlayer:
             self.program,
             comparisons=observed.comparisons,
             options=GradingOptions(memory_checker=self.memory_checker),
-            building=self.building,
             optional=self.optional,
         )
 

@@ -1,5 +1,9 @@
 """The time budget of a submission: the programs started for it and the grader's own computation share one budget.
 
+All limits of time are in seconds of a usual machine. A slower machine gets as many times longer as it is slower: its
+pace, which is measured with a known-good program of ours (`Runtime.pace`) and which no submission can change. Seconds
+are converted where a program is started (`grader.system.sandbox`), and where a harness is told its limits.
+
 A correct program needs about one of its 7 seconds, compiler and Valgrind included. A hang is ended long before the
 budget is used up, by separate limits:
 
@@ -78,9 +82,25 @@ _LEAST_WALL = 20.0
 """The grader's tools (objcopy, addr2line) still run when the budget is used up."""
 
 
+MOST_PACE = 50.0
+"""Limits are at most so many times as long as on a usual machine."""
+
+TIMING_PACE = 10.0
+"""The pace at which a known-good program is timed, which needs much less than a submission may: on the slowest machine
+it ends by itself."""
+
+
+def pace_of(seconds: float, usual: float) -> float:
+    """Return how many times slower than a usual machine this one is, if it needs `seconds` where that needs `usual`.
+
+    Never below 1: no limit is shorter than on a usual machine.
+    """
+    return round(min(max(1.0, seconds / usual), MOST_PACE), 1)
+
+
 @dataclass(slots=True)
 class Budget:
-    """The seconds of one submission."""
+    """The seconds of one submission, as a usual machine counts them (see the module)."""
 
     limits: TimeLimits = TIME_LIMITS
     """`submission` is for computing and sleeping: of programs, and of the grader."""
@@ -96,11 +116,13 @@ class Budget:
     """The grader's CPU time when the budget began."""
     unwanted: Callable[[], bool] = lambda: False
     """Whether nobody wants the result any more; then programs are ended with `Abandoned`."""
+    pace: float = 1.0
+    """How many times slower than a usual machine this one is."""
 
     @property
     def cpu(self) -> float:
         """The seconds that are left for programs."""
-        return self.limits.submission - self.paid - (time.thread_time() - self.since)
+        return self.limits.submission - self.paid - self.own_seconds(self.since)
 
     @property
     def empty(self) -> bool:
@@ -110,9 +132,19 @@ class Budget:
         """
         return self.cpu <= 0 or self.wall <= 0
 
-    def renewed(self, limits: TimeLimits) -> Budget:
+    def own_seconds(self, since: float) -> float:
+        """Return the seconds that the grader itself has computed since `time.thread_time()` was `since`."""
+        return (time.thread_time() - since) / self.pace
+
+    def renewed(self, limits: TimeLimits = TIME_LIMITS) -> Budget:
         """Return the whole time of these limits, for a result that is wanted as long as this one."""
-        return Budget(limits=limits, unwanted=self.unwanted)
+        return Budget(limits=limits, unwanted=self.unwanted, pace=self.pace)
+
+    def begin_again(self, pace: float) -> None:
+        """Give the submission its whole time again, at this pace: the machine was found to be slower than assumed."""
+        whole = Budget()
+        self.pace, self.paid, self.wall = pace, whole.paid, whole.wall
+        self.lines, self.traces, self.since = whole.lines, whole.traces, whole.since
 
     def check_wanted(self) -> None:
         """Raise `Abandoned` when nobody wants the result any more."""
@@ -126,7 +158,7 @@ class Budget:
 
     def leave_out(self, seconds: float) -> None:
         """Do not count seconds that have a limit of their own; negative ones are those of it that nobody used."""
-        self.since += seconds
+        self.since += seconds * self.pace
 
     def cpu_limit(self, wanted: int | None) -> int:
         """Return the CPU seconds that a program may have if it requests `wanted`, whole as for a resource limit."""

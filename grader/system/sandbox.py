@@ -6,6 +6,7 @@ The protection that a machine provides is probed, never assumed, and is stored i
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,10 +39,23 @@ class Limits(Patience):
     sees_processes: bool = False
     """Whether it may read all of /proc, as a harness must."""
     sees_itself: bool = False
-    """Whether it may read its own folder in /proc, as Valgrind must."""
+    """Whether it may read its own folder in /proc and what the processor can do, as Valgrind must."""
     fixed_addresses: bool = False
     """Whether its memory has the same addresses in every run, so that what depends on them (the order of a set of
     objects) repeats; where the machine allows it."""
+
+    def at_pace(self, pace: float) -> Limits:
+        """Return the limits for a machine that is `pace` times slower than a usual one."""
+        if pace == 1:
+            return self
+        return replace(
+            self,
+            wall_seconds=self.wall_seconds * pace,
+            silent_seconds=None if self.silent_seconds is None else self.silent_seconds * pace,
+            silent_start_seconds=self.silent_start_seconds * pace,
+            own_seconds=None if self.own_seconds is None else self.own_seconds * pace,
+            cpu_seconds=None if self.cpu_seconds is None else math.ceil(self.cpu_seconds * pace),
+        )
 
     def words(self) -> Iterator[str]:
         """Yield the launcher's arguments for these limits."""
@@ -113,8 +127,10 @@ class Workspace:
     ) -> Completed:
         """Run a program in the folder with few rights and charge the budget; see `grader.system.process.run`.
 
-        `variables` are added to the clean environment.
+        `variables` are added to the clean environment. `limits`, and the seconds of the result, are those of a usual
+        machine (`Budget.pace`).
         """
+        pace = self.budget.pace
         environment = {**_environment(self.folder), **variables}
         paid = replace(
             limits,
@@ -123,7 +139,7 @@ class Workspace:
             # the limit counts all processes of a user: with the grader's user it would count the grader's
             processes=limits.processes if self.user is not None else None,
             unwanted=self.budget.unwanted,
-        )
+        ).at_pace(pace)
         reads = (*_readable(environment["PATH"], self.tools), *_in_proc(limits))
 
         bubblewrap = machine().bubblewrap
@@ -150,8 +166,15 @@ class Workspace:
             done = _as_inside(done, int(message[1:]))
         elif message:
             raise CannotStart(f"a program for the submission cannot be started: {message.decode(errors='replace')}")
+        done = replace(
+            done,
+            channels=tuple(channels_read),
+            cpu_seconds=done.cpu_seconds / pace,
+            own_seconds=done.own_seconds / pace,
+            wall_seconds=done.wall_seconds / pace,
+        )
         self.budget.take(done.own_seconds, done.wall_seconds)
-        return replace(done, channels=tuple(channels_read))
+        return done
 
     def _rights(self, reads: Sequence[str]) -> Iterator[str]:
         """Yield the launcher's arguments for the user and the rights; the program may read `reads`."""
@@ -261,7 +284,7 @@ def require(level: str) -> None:
 
 def _in_proc(limits: Limits) -> list[str]:
     """Return what may be read of /proc. The launcher looks up /proc/self, and becomes the program."""
-    return ["/proc"] if limits.sees_processes else ["/proc/self"] if limits.sees_itself else []
+    return ["/proc"] if limits.sees_processes else ["/proc/self", "/proc/cpuinfo"] if limits.sees_itself else []
 
 
 @cache

@@ -24,7 +24,10 @@ def walk(work: Workspace, program: NativeProgram, closure: Closure, driver: Driv
     """Return the checksum of each state, or the state and call in which the program ended."""
     token = secrets.randbits(64)
     limits = replace(work.budget.limits, replay=_SECONDS)
-    head = plan_head(token=token, mode=_CLOSURE, limits=limits, total=_SECONDS, cases=1, confined=work.confined)
+    pace = work.budget.pace
+    head = plan_head(
+        token=token, mode=_CLOSURE, limits=limits, total=_SECONDS, pace=pace, cases=1, confined=work.confined
+    )
     calls = encoded(Trace(operations=closure.calls), driver)
     plan = head + struct.pack("<3i", 0, len(closure.calls), len(closure.tour)) + calls + closure.tour.tobytes()
     patience = replace(RUN_LIMITS, own_seconds=max(0.1, min(_SECONDS, work.budget.cpu)))

@@ -290,6 +290,11 @@ class NativePlayed(Played):
         return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
 
     @property
+    def late(self) -> bool:
+        """Whether it ended because a limit of time was reached."""
+        return self.hung or self.no_time
+
+    @property
     def live(self) -> int:
         """The number of allocations left after the last operation that returned."""
         return self.steps[-1].live if self.steps else 0

@@ -134,6 +134,7 @@ def plan(
     hanging: Iterable[str] = (),
     limits: TimeLimits = TIME_LIMITS,
     total: float = TIME_LIMITS.replay,
+    pace: float = 1.0,
     tracing: bool = False,
     lines: bool = False,
     confined: bool = False,
@@ -143,6 +144,7 @@ def plan(
     Raises `ValueError` unless they are all public or all hidden.
     `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
     `hanging`: the calls that are known to hang. `limits`: for single operations. `total`: seconds for all of the cases.
+    `pace`: how many times slower than a usual machine this one is.
     `confined`: a process in which student code runs gives up all rights that it can.
     """
     if len({cases[number].visibility for number in numbers}) > 1:
@@ -153,7 +155,14 @@ def plan(
     proven = sum(1 << codes[name] for name in set(hanging))
     limits = replace(limits, hangs=share)
     head = plan_head(
-        token=token, mode=mode, limits=limits, total=total, cases=len(numbers), confined=confined, proven=proven
+        token=token,
+        mode=mode,
+        limits=limits,
+        total=total,
+        pace=pace,
+        cases=len(numbers),
+        confined=confined,
+        proven=proven,
     )
     parts = [head]
     for number in numbers:
@@ -164,11 +173,19 @@ def plan(
 
 
 def plan_head(
-    *, token: int, mode: int, limits: TimeLimits, total: float, cases: int, confined: bool, proven: int = 0
+    *,
+    token: int,
+    mode: int,
+    limits: TimeLimits,
+    total: float,
+    pace: float,
+    cases: int,
+    confined: bool,
+    proven: int = 0,
 ) -> bytes:
     """Encode what precedes the cases of a plan; `proven` has a bit for each call that is known to hang."""
     seconds = (limits.operation, limits.least_operation, limits.hangs, total)  # as "time" in harness.c
-    times = [max(1, int(second * _MICROSECONDS)) for second in seconds]
+    times = [max(1, int(second * pace * _MICROSECONDS)) for second in seconds]
     return struct.pack("<iQiiiiiQi", _MAGIC, token, mode | _CONFINED * confined, *times, proven, cases)
 
 
@@ -254,7 +271,10 @@ def replay(
     played = [NativePlayed(case) for case in cases]
     output, spent = b"", 0.0
     limits = work.budget.limits
-    planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, tracing=tracing, lines=lines)
+    pace = work.budget.pace
+    planned = partial(
+        plan, cases, driver=driver, failing=failing, limits=limits, pace=pace, tracing=tracing, lines=lines
+    )
     for numbers in by_visibility(cases, range(len(cases))):
         if any(played_case.no_time for played_case in played):
             for number in numbers:
@@ -302,7 +322,7 @@ def _played_together(
             raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
         operations = sum(len(played[number].case.trace.operations) for number in left)
         frames = Frames(done.channels[0], token, operations, len(left))
-        begun, finished = _listen(played, left, frames)
+        begun, finished = _listen(played, left, frames, budget.pace)
         output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
@@ -319,7 +339,9 @@ def _played_together(
     return output, spent
 
 
-def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[HarnessFrame]) -> tuple[list[int], bool]:
+def _listen(
+    played: list[NativePlayed], left: Sequence[int], frames: Iterable[HarnessFrame], pace: float
+) -> tuple[list[int], bool]:
     """Record what one process reports. Return the cases that it began, in order, and whether it finished all."""
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
@@ -340,13 +362,13 @@ def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Ha
                 if of_case[frame.body[:_EVENT]] > most:
                     continue
             try:
-                _take_down(played, frame)
+                _take_down(played, frame, pace)
             except (struct.error, ValueError):  # a body that the harness did not send is ignored
                 continue
     return begun, finished
 
 
-def _take_down(played: list[NativePlayed], frame: HarnessFrame) -> None:
+def _take_down(played: list[NativePlayed], frame: HarnessFrame, pace: float) -> None:
     played_case = played[frame.case]
     operations = len(played_case.case.trace.operations)
     match frame.kind:
@@ -372,7 +394,8 @@ def _take_down(played: list[NativePlayed], frame: HarnessFrame) -> None:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             played_case.ended, played_case.status = True, status
             played_case.hung, played_case.no_time = hung == _HUNG, hung == _WITHOUT_TIME
-            played_case.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
+            seconds = microseconds / _MICROSECONDS / pace
+            played_case.cpu_seconds = min(max(0.0, seconds), TIME_LIMITS.replay)  # whatever it says
 
 
 def _step_of(frame: HarnessFrame) -> NativeStep:

@@ -13,7 +13,7 @@ from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
-from grader.runtime.native.compile.harness_objects import STOCK
+from grader.runtime.native.compile.harness_objects import STOCK, harness_objects, trial
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
 from grader.runtime.native.native_played import name_lines, native_played
 from grader.runtime.native.project import CProject, Driver, NativeProgram, native_program
@@ -31,8 +31,9 @@ from grader.runtime.native.valgrind.memcheck import (
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced, Walked
-from grader.runtime.runs import by_visibility, run_confirmed
-from grader.system import sandbox
+from grader.runtime.runs import by_visibility, has_become_slower, measured_once, run_confirmed
+from grader.system import resources, sandbox
+from grader.system.budget import TIMING_PACE, Budget, pace_of
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 
@@ -45,6 +46,9 @@ VALGRIND = NeededTool(
     makes=Tool.MEMORY_CHECKER,
     instead="Or grade without it, by the grader's own instruments only: --without-memory-checker",
 )
+_USUAL_SECONDS, _USUAL_CHECKS = 0.09, {True: 0.03, False: 0.35}
+"""CPU seconds that a usual machine takes for a known-good program without Valgrind, and for Valgrind, with and without
+the lane `freestanding`. They are one and a half times as long as on a server of 2024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +126,8 @@ class NativeRuntime:
         stock: bool = False,
     ) -> Built:
         """Compile and link with the handout's flags; `beside` are headers."""
-        built = build(
+        run = partial(
+            build,
             self.project,
             work,
             source,
@@ -132,7 +137,31 @@ class NativeRuntime:
             allowed=allowed,
             only=STOCK if stock else None,
         )
+        built = run()
+        if built.late and has_become_slower(work, self):
+            built = run()
         return replace(built, unwritten=self.project.unwritten(source))
+
+    def pace(self) -> float:
+        """Return what was measured when the harness was compiled."""
+        prefix = harness_objects(self.project).prefix  # each compilation has another one
+        return measured_once(self.pace_now, prefix.encode())
+
+    def pace_now(self) -> float:
+        """Compile, link, play and check a known-good program."""
+        case, driver = trial(self.project)
+        with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
+            program = self.known_good(work)
+            replay(work, program, [case], driver=driver)
+            seconds, usual = work.budget.paid, _USUAL_SECONDS
+            if resources.version(VALGRIND.name):
+                checked = memcheck(
+                    work, program, [case], [0], natively={0: 0.0}, driver=driver, optional=OptionalStages()
+                )
+                if not checked.refused:  # where it does not begin, that says nothing about time
+                    seconds = work.budget.paid
+                    usual += _USUAL_CHECKS["checked freestanding" in harness_objects(self.project).starts]
+            return pace_of(seconds * work.budget.pace, usual)
 
     def known_good(self, work: Workspace) -> NativeProgram:
         """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
@@ -142,7 +171,7 @@ class NativeRuntime:
         """Run all cases natively."""
         run = partial(replay, cases=cases, driver=self.driver)
         own = native_program(program)
-        replayed = run_confirmed(work, own, run, known_good=self.known_good)
+        replayed = run_confirmed(work, own, run, runtime=self, known_good=self.known_good)
         name = partial(name_lines, replayed.played, partial(source_lines, work, own))
         optional.run(OptionalStage.LINES, name, otherwise=None)
         return replayed
@@ -160,7 +189,6 @@ class NativeRuntime:
         *,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Find where memory was lost, and run Valgrind on the cases that neither crashed nor hung natively."""
@@ -173,7 +201,7 @@ class NativeRuntime:
             i for i, comparison in enumerate(comparisons) if comparison.played.complete or comparison.played.misfit
         ]
         if sound and options.memory_checker:
-            observed = self._checked(work, own, observed, sound, building=building, optional=optional)
+            observed = self._checked(work, own, observed, sound, optional=optional)
         lines: Lines = optional.run(
             OptionalStage.LINES,
             lambda: source_lines(work, own, stacks_of(comparisons, observed.uses)),
@@ -188,7 +216,6 @@ class NativeRuntime:
         observed: NativeObservations,
         sound: Sequence[int],
         *,
-        building: float,
         optional: OptionalStages,
     ) -> NativeObservations:
         """Run Valgrind on these cases."""
@@ -200,13 +227,12 @@ class NativeRuntime:
             cases=[comparison.case for comparison in comparisons],
             numbers=sound,
             natively={i: played_case.cpu_seconds for i, played_case in played.items()},
-            building=building,
             driver=self.driver,
             allowed=allowed,
             steps={i: played_case.steps for i, played_case in played.items()},
             optional=optional,
         )
-        checked = run_confirmed(work, program, run, known_good=self.known_good)
+        checked = run_confirmed(work, program, run, runtime=self, known_good=self.known_good)
         look = partial(advice, comparisons, checked, allowed)
         advised = optional.run(OptionalStage.ADVICE, lambda: tuple(look()), otherwise=())
         return replace(
@@ -227,13 +253,12 @@ class NativeRuntime:
         observed: Observations,
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
-        building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Run Valgrind and a build that reports its lines once more, only where a line is still unknown."""
         assert isinstance(observed, NativeObservations)
         own = native_program(program)
-        again = partial(self._checked_again, work, own, observed, order, building=building, optional=optional)
+        again = partial(self._checked_again, work, own, observed, order, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
         still = [fault for fault in unplaced if not more.tells_more(observed, fault)]
         with_lines = partial(self._with_lines, work, source, more, still)
@@ -246,7 +271,6 @@ class NativeRuntime:
         observed: NativeObservations,
         order: Sequence[int],
         *,
-        building: float,
         optional: OptionalStages,
     ) -> NativeObservations:
         comparisons, checked, allowed = observed.comparisons, observed.checked, observed.allowed
@@ -263,7 +287,6 @@ class NativeRuntime:
             program,
             cases,
             numbers,
-            building=building,
             driver=self.driver,
             allowed={number: allowed[number] for number in without_line},
             natively={number: comparisons[number].played.cpu_seconds for number in numbers},

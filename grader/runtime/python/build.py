@@ -31,8 +31,6 @@ class PythonProgram(Program):
     modules: tuple[str, ...] = ()
     import_seconds: float = 0.0
     """CPU seconds that it takes to execute the module."""
-    start_seconds: float = 0.0
-    """CPU seconds of a harness in which no code of the submission runs: a measure of this machine's speed."""
 
 
 def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
@@ -44,21 +42,21 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     findings = list(_of_the_text(looked, file))
     taken = 0.0
     missing: tuple[str, ...] = ()
-    children = sum(_cpu(decoded(frame.body)) for frame in seen if frame.kind == "E")
+    late = done.slow or done.silent or looked is None
     if not findings:
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, table.demanded))
         missing = _missing(executed, table.demanded)
-        taken = _cpu(executed.get("E", {}))
+        late |= bool(executed.get("E", {}).get("hang"))
+        taken = _cpu(executed.get("E", {})) / work.budget.pace
     modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
     program = PythonProgram(
         content=source,
         source_name=file,
         modules=modules,
         import_seconds=max(0.0, taken - _PROCESS),
-        start_seconds=max(0.0, done.cpu_seconds - children),
     )
     return Built(
         program=None if findings else program,
@@ -66,6 +64,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
         unwritten=table.calling(empty),
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
+        late=late,
         cpu_seconds=done.cpu_seconds,
     )
 

@@ -30,8 +30,6 @@ _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
-_START = 0.12
-"""CPU seconds of the start of a harness on the machine for which the limits were chosen; a slower machine gets more."""
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
 _MOST_IMPORTING = 3.0
@@ -131,9 +129,9 @@ class _Deriving:
         self.budget.check_wanted()
         if self.spent > _MOST_DERIVING:
             return None
-        before = time.thread_time()
+        since = time.thread_time()
         derived = self.derive(operations, records)
-        seconds = time.thread_time() - before
+        seconds = self.budget.own_seconds(since)
         self.spent += seconds
         self.budget.leave_out(seconds)
         return derived
@@ -202,7 +200,7 @@ def play(
 def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float:
     """Return the seconds that playing may still take: for all cases at first, then what they left.
 
-    On a slow machine, and for a module that is slow to import, it is more.
+    For a module that is slow to import it is more.
     """
     if budget.traces is not None:
         return budget.traces
@@ -211,8 +209,7 @@ def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float
     most = limits.python_replay + limits.python_trace * traces
     if not isinstance(program, PythonProgram):
         return most
-    slower = max(1.0, program.start_seconds / _START)
-    return most * slower + min(_MOST_IMPORTING, program.import_seconds * len(cases))
+    return most + min(_MOST_IMPORTING, program.import_seconds * len(cases))
 
 
 def _listen(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import marshal
+import math
 import os
 import signal
 import struct
@@ -39,6 +40,8 @@ _VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 _OPTIONS = ("-s", "-S", "-P", "-B")
 _CHILD_SECONDS = 3
 """CPU seconds after which the kernel ends a child, whatever else fails."""
+_ANSWER = 0.1
+"""Seconds for an answer to where a program is."""
 _MOST_BYTES = 8 << 20
 """Of all messages of one child."""
 
@@ -63,7 +66,7 @@ def run(
     total: float,
 ) -> Completed:
     """Run one harness on a source with these messages of its plan, at most `total` seconds of its own time."""
-    limits = work.budget.limits
+    limits, pace = work.budget.limits, work.budget.pace
     names = tuple(modules)
     header = {
         "check": check,
@@ -77,11 +80,12 @@ def run(
         "imports": [*names, *_imported((*given.values(), table.defines))],
         "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *given}),
         "limits": {
-            "operation": limits.python_operation,
-            "least": limits.python_least,
-            "hangs": limits.hangs,
-            "total": total,
-            "child": _CHILD_SECONDS,
+            "operation": limits.python_operation * pace,
+            "least": limits.python_least * pace,
+            "hangs": limits.hangs * pace,
+            "total": total * pace,
+            "answer": _ANSWER * pace,
+            "child": math.ceil(_CHILD_SECONDS * pace),
             "bytes": _MOST_BYTES,
         },
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +18,17 @@ from grader.runtime.python import build as checking, play as playing
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable, Derive
-from grader.runtime.runs import run_confirmed
+from grader.runtime.runs import has_become_slower, measured_once, run_confirmed
+from grader.system import sandbox
+from grader.system.budget import TIMING_PACE, Budget, pace_of
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 
 _KNOWN_GOOD = b"pass\n"
 """Every case of it ends with an error that the harness explains, so it shows that the harness works here."""
+_USUAL_SECONDS = 0.035
+"""CPU seconds that a usual machine takes to check a known-good module: one and a half times those of a server of
+2024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,20 @@ class PythonRuntime(Runtime):
         stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
-        return checking.build(work, source, self.table, self._given)
+        built = checking.build(work, source, self.table, self._given)
+        if built.late and has_become_slower(work, self):
+            built = checking.build(work, source, self.table, self._given)
+        return built
+
+    def pace(self) -> float:
+        """Return what was measured when this interpreter was first used."""
+        return measured_once(self.pace_now, INTERPRETER.encode(), sys.version.encode())
+
+    def pace_now(self) -> float:
+        """Check a known-good module."""
+        with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
+            checking.build(work, _KNOWN_GOOD, self.table, self._given)
+            return pace_of(work.budget.paid * work.budget.pace, _USUAL_SECONDS)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Play all cases, each in a process of its own."""
@@ -79,7 +98,7 @@ class PythonRuntime(Runtime):
         def run(work: Workspace, program: Program) -> Replayed:
             return playing.play(work, program, cases, table=self.table, given=self._given, derive=self.derive)
 
-        return run_confirmed(work, program, run, known_good=self.known_good)
+        return run_confirmed(work, program, run, runtime=self, known_good=self.known_good)
 
     def known_good(self, work: Workspace) -> Program:
         """A module whose cases all end for a reason that the harness reports."""
@@ -94,7 +113,6 @@ class PythonRuntime(Runtime):
         observed: Observations,
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
-        building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Trace the operations that went wrong, to find the lines behind wrong states and replies."""

@@ -180,9 +180,10 @@ def _compiled(wanted: _CallFilter, architecture: int) -> bytes:
     _must(library.seccomp_arch_remove(context, 0), "arch_remove", allowed=(-errno.EEXIST,))
     _must(library.seccomp_arch_add(context, architecture), "arch_add", allowed=(-errno.EEXIST,))
     for rule in wanted.rules:
-        number = library.seccomp_syscall_resolve_name_arch(architecture, rule.call.encode())
-        if number < 0:  # not on this architecture, or newer than this libseccomp
+        name = rule.call.encode()
+        if library.seccomp_syscall_resolve_name_arch(architecture, name) < 0:  # not there, or newer than libseccomp
             continue
+        number = library.seccomp_syscall_resolve_name(name)  # of this machine: libseccomp translates it
         count = len(rule.compares)
         compares = (_Compare * count)(*(_Compare(*compare) for compare in rule.compares))
         _must(library.seccomp_rule_add_array(context, rule.action, number, count, compares), rule.call)
@@ -205,6 +206,7 @@ def _library() -> ctypes.CDLL:
         *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint),
         ctypes.POINTER(_Compare),
     ]
+    library.seccomp_syscall_resolve_name.argtypes = [ctypes.c_char_p]
     library.seccomp_syscall_resolve_name_arch.argtypes = [ctypes.c_uint32, ctypes.c_char_p]
     library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.seccomp_release.argtypes = [ctypes.c_void_p]

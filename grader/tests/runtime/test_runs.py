@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,11 @@ from grader.core.verdict import Verdict
 from grader.runtime.native import runtime
 from grader.runtime.native.native_played import NativeReplayed
 from grader.runtime.native.replay import replay
+from grader.runtime import runs
 from grader.runtime.protocol import Program
-from grader.runtime.runs import run_confirmed
+from grader.runtime.runs import measured_once, run_confirmed
 from grader.system import resources, sandbox
+from grader.system.budget import IMPATIENT, TIME_LIMITS, Budget
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
 
@@ -25,6 +28,19 @@ _KNOWN_GOOD = Program(content=b"known-good", source_name="llm_memory.c")
 @dataclass(frozen=True, slots=True)
 class _Seen:
     unexplained_end: str
+    late: bool = False
+
+
+@dataclass
+class _Machine:
+    """A runtime on a machine with these paces, one after the other."""
+
+    paces: Iterator[float]
+    language: str = "machine"
+
+    def pace_now(self) -> float:
+        """Without running anything."""
+        return next(self.paces)
 
 
 @dataclass(slots=True)
@@ -46,7 +62,7 @@ class _Runs:
 def sure() -> Iterator[Callable[[_Runs], _Seen]]:
     """How it is done with a lab whose known-good program needs no build."""
     with sandbox.workspace() as work:
-        yield lambda runs: run_confirmed(work, _STUDENTS, runs, known_good=lambda _: _KNOWN_GOOD)
+        yield lambda runs: run_confirmed(work, _STUDENTS, runs, runtime=native(), known_good=lambda _: _KNOWN_GOOD)
 
 
 def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
@@ -85,6 +101,59 @@ def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
 
     with pytest.raises(OutOfRoom, match="memory"):
         sure(_Runs(iter(["killed", "killed"])))
+
+
+def _tries(machine: _Machine, budget: Budget, *, late: bool = True) -> list[float]:
+    """The paces at which a program is run that reaches a limit of time at each pace below 4, or at none."""
+    paces = []
+
+    def run(work: Workspace, _: Program) -> _Seen:
+        paces.append(work.budget.pace)
+        return _Seen("", late=late and work.budget.pace < 4)
+
+    runs._timed.pop(machine.language, None)
+    with sandbox.workspace(budget) as work:
+        run_confirmed(work, _STUDENTS, run, runtime=machine, known_good=lambda _: _KNOWN_GOOD)
+    return paces
+
+
+def test_a_limit_of_time_counts_only_where_the_machine_is_as_fast_as_before() -> None:
+    """Else the limits follow, and the program is run once more; what is not late times nothing."""
+    assert _tries(_Machine(iter([5.0])), Budget()) == [1.0, 5.0]
+    assert _tries(_Machine(iter([1.1])), Budget()) == [1.0]
+    assert _tries(_Machine(iter([3.0])), Budget(pace=3.0)) == [3.0]
+    assert _tries(_Machine(iter([])), Budget(), late=False) == [1.0]
+    assert _tries(_Machine(iter([])), Budget(IMPATIENT)) == [1.0]
+
+
+def test_a_machine_is_not_timed_for_each_late_run() -> None:
+    """What was measured a moment ago holds."""
+    machine = _Machine(iter([1.0]))
+    runs._timed.pop(machine.language, None)
+    with sandbox.workspace() as work:
+        found = [runs.has_become_slower(work, machine) for _ in range(3)]
+
+    assert found == [False] * 3
+
+
+def test_another_try_has_the_whole_time() -> None:
+    """What the first try took on a slow machine is not charged."""
+    with sandbox.workspace(Budget(paid=5.0, wall=10.0, lines=0.1, traces=0.0)) as work:
+        runs._timed.pop(_Machine.language, None)
+        runs.has_become_slower(work, _Machine(iter([20.0])))
+        budget = work.budget
+
+        assert (budget.pace, budget.paid, budget.wall, budget.lines, budget.traces) == (20.0, 0.0, 300.0, 1.5, None)
+        assert budget.limits == TIME_LIMITS
+        assert budget.cpu > 6.9
+
+
+def test_the_pace_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fastest of a few measurements is kept with what was compiled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    paces = iter([4.0, 2.0, 3.0])
+
+    assert [measured_once(lambda: next(paces), b"parts") for _ in range(3)] == [2.0] * 3
 
 
 def test_a_program_that_kills_itself_is_judged_for_it() -> None:

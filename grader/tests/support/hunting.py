@@ -38,7 +38,6 @@ def player_of(lab: Lab, path: Path, *, memory_checker: bool = False) -> Iterator
             built.program,
             lab.rubric.seed,
             Domain.of(generate, select_cases(lab, seed=lab.rubric.seed).cases),
-            built.cpu_seconds,
             memory_checker=memory_checker,
         )
 

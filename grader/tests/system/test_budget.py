@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -23,7 +24,10 @@ from grader.core.errors import TooBusy
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
+from grader.runtime import runs
 from grader.runtime.comparison import End
+from grader.runtime.native.compile import toolchain
+from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
 from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
@@ -68,8 +72,8 @@ class Cost:
     wall: float
 
 
-def cost(source: str, *, limits: TimeLimits = TENTH, every: int = _EVERY) -> Cost:
-    """Grade this source on every so many of the lab's cases."""
+def cost(source: str, *, limits: TimeLimits = TENTH, every: int = _EVERY, pace: float = 1.0) -> Cost:
+    """Grade this source on every so many of the lab's cases, as on a machine that is so many times slower."""
     chosen = lab()
     budget = Budget(limits)
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +81,8 @@ def cost(source: str, *, limits: TimeLimits = TENTH, every: int = _EVERY) -> Cos
         path.write_text(source, encoding="utf-8")
         before, started = _used(), time.monotonic()
         options = GradingOptions(allowed=("early",))
-        record = pipeline.grade(path, chosen, every_case()[::every], options, budget=budget)
+        with mock.patch.object(NativeRuntime, "pace", lambda _: pace):
+            record = pipeline.grade(path, chosen, every_case()[::every], options, budget=budget)
     return Cost(record, _used() - before, time.monotonic() - started)
 
 
@@ -253,6 +258,42 @@ def test_what_is_not_paid_for_is_said_to_be_not_run() -> None:
     assert findings(attempt)[-1].message.startswith("not run: ")
     assert attempt.diagnosed is not None
     assert attempt.diagnosed.verdict is Verdict.TIME_LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize("pace", [1.0, 5.0, 20.0, 50.0])
+def test_a_right_program_keeps_all_points_at_any_pace(pace: float) -> None:
+    """And the report says by how much limits are longer."""
+    graded = cost(right(), pace=pace).record
+
+    assert (graded.verdict, graded.environment.pace) == (Verdict.ACCEPTED, pace)
+    assert sum(graded.cpu_seconds.values()) < 5  # of this machine, not of a usual one that many times faster
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_hang_ends_within_six_paces_of_a_slower_machine(call: str) -> None:
+    """With a tenth of the limits."""
+    usual = ordinary()
+    spent = cost(around(call, _LOOP, top=_TOP), pace=5.0)
+
+    assert spent.cpu - usual < 6 * 5.0 / 10
+    assert spent.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
+
+
+def test_a_machine_that_has_become_slower_gives_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is too slow, and a file that gcc cannot compile in time, have another try with longer limits."""
+    slow = around("append_kv", f"    static int calls; if (calls++ == 1) {{ {_WORK.format(200_000)} }}", top=_TOP)
+    for now, score in ((1.0, False), (8.0, True)):
+        monkeypatch.setattr(NativeRuntime, "pace_now", lambda _, now=now: now)
+        monkeypatch.setattr(runs, "_timed", {})
+        graded = cost(slow, limits=TIME_LIMITS).record
+
+        assert (graded.score == graded.max_score, graded.environment.pace) == (score, now)
+    monkeypatch.setattr(toolchain, "COMPILE_LIMITS", replace(sandbox.COMPILE_LIMITS, own_seconds=0.02))
+    for now, verdict in ((1.0, Verdict.COMPILE_ERROR), (50.0, Verdict.ACCEPTED)):
+        monkeypatch.setattr(NativeRuntime, "pace_now", lambda _, now=now: now)
+        monkeypatch.setattr(runs, "_timed", {})
+
+        assert cost(right()).record.verdict is verdict
 
 
 def test_a_purse_is_shared_by_all_that_runs_in_a_workspace() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import shlex
+import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +19,7 @@ import pytest
 from grader.cli import doctor
 from grader.core.errors import OutOfRoom
 from grader.system import process, sandbox
-from grader.system.confine import filters
+from grader.system.confine import filters, launcher as confine
 from grader.system.confine.launcher import _user, launcher, machine, user_of_this_process
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, RUN_LIMITS, workspace
@@ -203,6 +205,99 @@ def test_its_filters_are_those_of_the_script() -> None:
         assert filters.header(architecture) == text
 
 
+_HEADERS = {
+    "x86_64": "#include <asm/unistd_64.h>",
+    "aarch64": "#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_RENAMEAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n"
+    "#define __ARCH_WANT_SYS_CLONE3\n#include <asm-generic/bitsperlong.h>\n#include <asm-generic/unistd.h>",
+}
+"""What gives the numbers of system calls on each processor, wherever it is compiled."""
+_NEWEST = 450
+"""The first number that the libseccomp did not know with which the tables were made (`filters.version`)."""
+_ALLOW = 0x7FFF0000
+
+
+def _numbers(architecture: str) -> dict[str, int]:
+    """The number of each system call, by the kernel's own headers."""
+    words = ["gcc", "-E", "-dM", "-D__BITS_PER_LONG=64", "-xc", "-"]
+    defined = subprocess.run(words, input=_HEADERS[architecture], capture_output=True, text=True, check=True).stdout
+    found: dict[str, str] = dict(re.findall(r"^#define (__NR\w*) (\w+)$", defined, re.MULTILINE))
+    return {name[5:]: int(found.get(value, value)) for name, value in found.items() if name.startswith("__NR_")}
+
+
+def _action(program: list[list[int]], architecture: str, call: int, arguments: dict[int, int]) -> int:
+    """What a filter does with a system call: the kernel's machine, as far as our filters use it."""
+    words = {0: call, 4: filters.ARCHITECTURES[architecture]}
+    for number, value in arguments.items():
+        words |= {16 + 8 * number: value & 0xFFFFFFFF, 20 + 8 * number: value >> 32}
+    held = at = 0
+    while True:
+        code, yes, no, value = program[at]
+        at += 1
+        match code:
+            case 0x20:  # load
+                held = words.get(value, 0)
+            case 0x54:
+                held &= value
+            case 0x06:  # return
+                return value
+            case 0x15 | 0x25 | 0x35:
+                holds = {0x15: held == value, 0x25: held > value, 0x35: held >= value}[code]
+                at += yes if holds else no
+            case _:
+                raise AssertionError(code)
+
+
+def _fitting(compares: tuple[tuple[int, int, int, int], ...]) -> dict[int, int]:
+    """Arguments for which a rule with these conditions applies."""
+    not_equal = filters._NOT_EQUAL
+    return {
+        argument: first + 1 if operator == not_equal else second if operator == filters._MASKED_EQUAL else first
+        for argument, operator, first, second in compares
+    }
+
+
+@pytest.mark.parametrize("architecture", filters.ARCHITECTURES)
+def test_its_filters_have_the_numbers_of_the_kernels_headers(architecture: str) -> None:
+    """On each processor: the calls that are to be refused are refused there, those that are needed are let through."""
+    text = (Path(filters.__file__).parent / f"filter_{architecture}.h").read_text(encoding="utf-8")
+    numbers = _numbers(architecture)
+    assert len(numbers) > 290
+    wanted = (
+        ("confine_filter", _ALLOW, filters._confined()),
+        ("natively_filter", filters._REFUSE, filters._natively()),
+        ("instrumented_filter", filters._REFUSE, filters._instrumented()),
+    )
+    wrong = []
+    for name, otherwise, rules in wanted:
+        table = text.partition(f"{name}[]")[2].partition("};")[0]
+        cells = re.findall(r"\{(\w+), (\w+), (\w+), (\w+)\}", table)
+        program = [[int(cell, 0) for cell in row] for row in cells]
+        known = {rule for rule in rules if numbers.get(rule.call, _NEWEST) < _NEWEST}
+        assert len(known) > 30
+        for rule in known:
+            action = _action(program, architecture, numbers[rule.call], _fitting(rule.compares))
+            wrong += [] if action == rule.action else [f"{name}: {rule.call} is {action:#x}"]
+        for call in numbers.keys() - {rule.call for rule in known if not rule.compares}:
+            fitting_none = dict.fromkeys(range(6), 0 if otherwise == _ALLOW else 0x3FFFFFFF)
+            action = _action(program, architecture, numbers[call], fitting_none)
+            wrong += [] if action == otherwise else [f"{name}: {call} is {action:#x}"]
+
+    assert wrong == []
+
+
+def test_on_an_unknown_processor_all_else_protects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher is compiled without a filter, and cannot refuse system calls; nothing pretends that it does."""
+    monkeypatch.setattr(confine, "_FLAGS", (*confine._FLAGS, "-DNO_FILTER"))
+    confine._make(tmp_path)
+    found = [
+        process.run([str(tmp_path / "confine"), *words, "--", "true"], cwd=tmp_path, limits=RUN_LIMITS, environment={})
+        for words in (["cpu=9"], ["seccomp"])
+    ]
+
+    assert [done.exit_code for done in found] == [0, 125]
+    assert found[1].stderr.startswith(b"seccomp: ")
+
+
 def test_the_launcher_says_what_is_wrong_with_its_words() -> None:
     """Nothing is started, and nothing is guessed."""
 
@@ -224,6 +319,7 @@ def test_the_launcher_says_what_is_wrong_with_its_words() -> None:
             "every file that you may read or change, your other processes",
         ),
         ({"seccomp": False, "landlock": 6, "user": False}, "student code reaches your other processes"),
+        ({"seccomp": False, "landlock": 6, "user": True}, "student code reaches the network."),
         ({"seccomp": True, "landlock": 0, "user": False}, ""),
     ],
 )

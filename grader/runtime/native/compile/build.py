@@ -71,7 +71,7 @@ def build(
     suspicions: list[Finding] = []
     advice: tuple[Advice, ...] = ()
     program, compiled = None, compile_file(project, work, source, command)
-    spent = compiled.cpu_seconds
+    spent, late = compiled.cpu_seconds, compiled.stopped
     if compiled.elf is None:
         if not relaxed:
             findings += _with_macros(project, source, _compile_findings(project, work, compiled, own_headers))
@@ -88,7 +88,7 @@ def build(
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
             linked = link_file(project, work, elf, missing, only=only)
-            spent += linked.cpu_seconds
+            spent, late = spent + linked.cpu_seconds, linked.exhausted
             failed = _link_findings(project, work, linked)
             findings += failed
             if not failed:
@@ -101,6 +101,7 @@ def build(
         advice=advice,
         allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
         stopped=spent > _MOST_SECONDS or any(finding.kind == _STOPPED for finding in findings),
+        late=late,
         command=" ".join(project.compile_command),
         cpu_seconds=spent,
     )

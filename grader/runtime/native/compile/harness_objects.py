@@ -1,6 +1,8 @@
 """The grader's side of every program: the driver and the harness, compiled once and cached between runs.
 
-A lane is a way to link a program with them; the first that succeeds is used.
+A lane is a way to link a program with them. It is used only where a program of ours that was linked so has played a
+trace on this machine, and crashed at a line that was found: there are processors on which a linker makes a program that
+cannot walk its stack. Of these lanes the first that links a submission is used.
 """
 
 from __future__ import annotations
@@ -15,15 +17,26 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from grader.core.case import Case, Expected, Signature
 from grader.core.errors import BrokenTool
-from grader.runtime.native.project import FLAGS, CProject
+from grader.core.model import Model
+from grader.core.optional_stages import OptionalStages
+from grader.core.verdict import Visibility
+from grader.runtime.native.native_played import name_lines
+from grader.runtime.native.project import FLAGS, CProject, Driver, NativeProgram
+from grader.runtime.native.replay import replay
 from grader.runtime.native.scan.elf import Elf, Symbols
 from grader.runtime.native.scan.expected import start
 from grader.runtime.native.scan.libc_names import RENAMED
 from grader.runtime.native.scan.suspects import function_names
-from grader.system import process, resources
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.valgrind.memcheck import memcheck
+from grader.system import process, resources, sandbox
+from grader.system.budget import TIMING_PACE, Budget
+from grader.system.confine.filters import ARCHITECTURES
 from grader.system.folders import cached
 from grader.system.process import Completed, Patience
+from reference.operation import Operation, Trace
 
 Lane = Callable[[str, Sequence[str]], list[str]]
 """Returns the command that links the objects into a program of that name."""
@@ -121,7 +134,13 @@ _SYMBOL = re.compile(
 _DECLARED = {"FUNC": "", "IFUNC": "", "OBJECT": "_Alignas(16) char {}[{}]", "TLS": "_Thread_local char {}[{}]"}
 """By type of symbol: a C declaration of a name with a size. Other types mark places, such as the end of a section."""
 
+_CRASHING, _CRASH = "crashing.c", 3
+"""A C file whose second function crashes, and in which line."""
+
 _LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
+
+_PROCESSORS = "x86-64 and 64-bit Arm"
+"""The processors whose instructions the harness has: those with a table of system calls."""
 
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
@@ -156,7 +175,7 @@ def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for folder in folders for source in sorted(folder.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [resources.version("gcc").encode(), b"11", *_here()]
+    parts = [source.read_bytes() for source in sources] + [resources.version("gcc").encode(), b"12", *_here()]
     cached_folder = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in cached_folder.iterdir() if path.name in _LINKED}
     starts = json.loads((cached_folder / "starts").read_text())
@@ -170,6 +189,8 @@ def harness_objects(project: CProject) -> HarnessObjects:
 
 def _make(project: CProject, folder: Path) -> None:
     """Compile the grader's side into the folder."""
+    if os.uname().machine not in ARCHITECTURES:
+        raise BrokenTool(f"submissions in C can be graded on {_PROCESSORS} only; this machine is {os.uname().machine}")
     parts_of_it = [source for source in sorted(_HARNESS.glob("*.c")) if source.stem not in ("freestanding", "marker")]
     lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
     commands = {"driver.o": ["gcc", *_OUR_FLAGS, "-c", str(project.driver)]}
@@ -224,21 +245,70 @@ def _link_libc(folder: Path) -> None:
     (folder / BEHIND).write_text("\n".join([*libraries, *(paths[name] for name in _LAST)]))
 
 
+def trial(project: CProject) -> tuple[Case, Driver]:
+    """Return a case that calls the first two demanded functions, and a driver that can say no more than that."""
+    operations = tuple(Operation(name=name) for name in list(project.functions)[:2])
+    case = Case(
+        name="trial",
+        path=Path(),
+        title="",
+        handout=(),
+        rule="",
+        visibility=Visibility.PUBLIC,
+        weight=0,
+        trace=Trace(operations=operations),
+        expected=Expected((), (), ()),
+    )
+    signatures = dict.fromkeys(project.functions, Signature(arguments=()))
+    return case, Driver(operations=signatures, settings=lambda _: (), places=lambda *_: {}, model=_no_model)
+
+
 def _try_lanes(project: CProject, folder: Path) -> None:
-    """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
+    """Store which lanes work here, each with what a program that does nothing runs besides its functions."""
     (folder / "known_good.c").write_text(project.stubs)
-    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], folder)
+    first, *others = project.functions
+    crashes = [f"void *{name}(void) {{ return *nowhere; }}" for name in others]
+    lines = ["static void **volatile nowhere = (void *)64;", f"void *{first}(void) {{ return 0; }}", *crashes]
+    (folder / _CRASHING).write_text("".join(f"{line}\n" for line in lines))
+    for source in ("known_good.c", _CRASHING):
+        _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", source], folder)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
-            words = command(program, ["marker.o", "known_good.o", harness])
-            if shutil.which(words[0]) is None:  # gold is not installed everywhere
+            known_good, crashing = (
+                _linked(command(program, ["marker.o", student, harness]), folder, program)
+                for student in ("known_good.o", _CRASHING.replace(".c", ".o"))
+            )
+            if known_good is None or crashing is None:
                 continue
-            done = _run(words, folder)
-            elf = Elf.read((folder / program).read_bytes()) if done.succeeded else None
-            if elf is not None:
-                starts[f"{program} {lane}"] = sorted(start(elf))
+            if lane == "dynamic" or _plays(project, crashing, checked=program == "checked"):
+                starts[f"{program} {lane}"] = sorted(start(known_good))
     (folder / "starts").write_text(json.dumps(starts))
+
+
+def _plays(project: CProject, crashing: Elf, *, checked: bool) -> bool:
+    """Whether a program plays a trace up to its crash, whose line is found."""
+    case, driver = trial(project)
+    program = NativeProgram(content=crashing.data, checked=crashing.data, source_name=_CRASHING)
+    with sandbox.workspace(Budget(pace=TIMING_PACE)) as work:
+        if checked:
+            report = memcheck(work, program, [case], [0], natively={0: 0.0}, driver=driver, optional=OptionalStages())
+            lines = [line for error in report.errors for line in error.lines]
+        else:
+            played = replay(work, program, [case], driver=driver).played
+            name_lines(played, partial(source_lines, work, program))
+            lines = [*played[0].fault_lines]
+    return any(line.line == _CRASH for line in lines)
+
+
+def _no_model(trace: Trace) -> Model:
+    raise NotImplementedError
+
+
+def _linked(command: list[str], folder: Path, program: str) -> Elf | None:
+    """Return what the command links; None where it fails, or the linker is not installed."""
+    works = shutil.which(command[0]) is not None and _run(command, folder).succeeded
+    return Elf.read((folder / program).read_bytes()) if works else None
 
 
 def _write_libc_names(folder: Path) -> None:
@@ -278,8 +348,9 @@ def _run(command: list[str], folder: Path) -> Completed:
 
 
 def _here() -> list[bytes]:
-    """Return the machine's part of the cache key: whether Valgrind's header and gold exist, and which libc."""
-    there = Path("/usr/include/valgrind/memcheck.h").is_file(), shutil.which("ld.gold") is not None
+    """Return the machine's part of the cache key: whether Valgrind, its header and gold exist, and which libc."""
+    tools = shutil.which("ld.gold"), shutil.which("valgrind")
+    there = Path("/usr/include/valgrind/memcheck.h").is_file(), *(tool is not None for tool in tools)
     folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
     paths = [Path("/usr", folder, name) for folder in folders for name in ("libc.a", "libc.so.6")]
     libraries = [path.stat() for path in paths if path.is_file()]

@@ -15,7 +15,8 @@ that.
 
 The known-good file is built anew whenever a tool failed, never taken from a cache. It is built in the same folder, by
 the same user, under the same protection, and is as large as the file that failed. So a full disk, a missing tool and a
-limit that is too low are recognised as such.
+limit that is too low are recognised as such. Whether a limit of time is too low, the caller finds out
+(`grader.runtime.runs.has_become_slower`).
 
 gcc and the assembler can read files from outside (`#include`, `.incbin`, `#embed`) that are neither the submission's
 nor the system's: where no protection prevents it, whatever the user can read. A program with such a file in it is not
@@ -40,7 +41,6 @@ from grader.runtime.native.project import CProject, NativeProgram
 from grader.runtime.native.scan.elf import Bind, Elf, SymbolType
 from grader.runtime.native.scan.expected import start
 from grader.system import process, resources
-from grader.system.budget import Budget
 from grader.system.process import Completed, Patience
 from grader.system.resources import NeededTool
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
@@ -118,12 +118,14 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     first = compile_once(project, work, source, command)
     if first.elf is not None and not first.foreign:
         return first
+    if first.done.slow or first.cpu_seconds >= most:
+        return replace(first, stopped=True)
     known_good_program(project, work)
     if first.elf is not None:
         return first
     if first.done.timed_out:
         raise TooBusy(f"gcc did not come to its end in time, although it computed for {first.cpu_seconds:.1f} s only")
-    if first.done.large or first.cpu_seconds >= most:
+    if first.done.large:
         return replace(first, stopped=True)
     _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
@@ -182,7 +184,7 @@ def link_file(
     """
     kills = resources.memory_kills()
     first = link(project, work, elf, missing=missing, only=only)
-    if not first.step:
+    if not first.step or (first.exhausted and not first.done.large):
         return first
     known_good_program(project, work, min(len(elf.data), _LARGE))
     if first.exhausted:
@@ -291,7 +293,7 @@ def known_good_start(
 @contextlib.contextmanager
 def _paid(work: Workspace) -> Iterator[Workspace]:
     """Yield the workspace with a full budget, whatever the submission used up; then charge the submission for it."""
-    place = replace(work, budget=Budget())
+    place = replace(work, budget=work.budget.renewed())
     whole = place.budget.wall
     try:
         yield place

@@ -28,7 +28,7 @@ enum { STATICS = sizeof statics / sizeof *statics };
 /* Untouched zeros cost no memory: whole pages of them are given back, which makes them zeros again. */
 static void clear(char *start, char *stop)
 {
-    const uintptr_t page = 4096;
+    const uintptr_t page = 1 << 16; /* a multiple of every machine's page size: 4, 16 or 64 KB */
     char *first = (char *)(((uintptr_t)start + page - 1) / page * page), *last = (char *)((uintptr_t)stop / page * page);
     enum { WORTH_IT = 1 << 20 };
     if (stop - start < WORTH_IT || madvise(first, (size_t)(last - first), MADV_DONTNEED) != 0)

@@ -37,7 +37,7 @@ from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 
-_LEAST_SECONDS, _BUILDS, _TIMES_NATIVE = 2.0, 12, 100  # each is several times what Valgrind was seen to need
+_LEAST_SECONDS, _TIMES_NATIVE = 2.0, 100  # each is several times what Valgrind was seen to need
 _MARGIN = 1.15  # the kernel counts by ticks: it ended processes up to 4 % before their limit
 _HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
@@ -60,7 +60,6 @@ def memcheck(
     numbers: Sequence[int],
     *,
     natively: Mapping[int, float],
-    building: float,
     driver: Driver,
     optional: OptionalStages,
     allowed: Mapping[int, Sequence[tuple[MemorySpan, ...]]] | None = None,
@@ -70,8 +69,8 @@ def memcheck(
 ) -> Checked:
     """Run the cases with these numbers under Valgrind. If a process dies, the rest goes on in another process.
 
-    `natively` is the CPU time in seconds that each case needs without Valgrind, `building` that of making the program,
-    `steps` what the program did natively, `allowed` the contract of each case's operations. A silent case is run again,
+    `natively` is the CPU time in seconds that each case needs without Valgrind, `steps` what the program did natively,
+    `allowed` the contract of each case's operations. A silent case is run again,
     alone, with twice the time, before it counts as hanging. `strict`: a store or copy has its line also where only
     reading is allowed; there is one process only. `origins`: find origins of unset values. `optional` runs what only
     names lines.
@@ -85,7 +84,7 @@ def memcheck(
     bare = False
 
     def most(part: Sequence[int]) -> float:
-        return enough((natively[number] for number in part), building)
+        return enough(natively[number] for number in part)
 
     def run_of(part: Sequence[int], times: int) -> ValgrindRun:
         nonlocal bare
@@ -225,13 +224,9 @@ class _Processes:
                 break
 
 
-def enough(natively: Iterable[float], building: float) -> float:
-    """Return the most CPU seconds that Valgrind needs for cases that took the seconds `natively`.
-
-    `building` is the time that compiling and linking took here: a measure of this machine's speed.
-    """
-    start = max(_LEAST_SECONDS, _BUILDS * building)
-    return start + _TIMES_NATIVE * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
+def enough(natively: Iterable[float]) -> float:
+    """Return the most CPU seconds that Valgrind needs for cases that took the seconds `natively`."""
+    return _LEAST_SECONDS + _TIMES_NATIVE * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
 
 
 def diverged(

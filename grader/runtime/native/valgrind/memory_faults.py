@@ -114,6 +114,11 @@ class Checked:
         return f"{TOOL} did not start the program: {self.refused}" if self.refused else ended
 
     @property
+    def late(self) -> bool:
+        """Whether a limit of time was reached, or no time was left for some cases."""
+        return bool(self.hung or self.unchecked)
+
+    @property
     def unseen(self) -> frozenset[int]:
         """Cases that were not observed in full because of the program itself.
 

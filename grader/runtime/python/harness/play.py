@@ -43,8 +43,8 @@ further ones are played together; the grader plays some alone."""
 _PATIENCE = 4
 """Compiling and executing a module may take this many times as long as an operation. A child says when it has executed
 it (I)."""
-_ANSWER, _ANSWERS = 0.1, 2
-"""The seconds for an answer to where a program is, and how many there are."""
+_ANSWERS = 2
+"""The number of answers to where a program is."""
 _KNOWN = frozenset(b"SRTLDXHCI")
 
 
@@ -260,7 +260,7 @@ class Harness:
             _be_child(its_end, play, self.limits["child"])
         os.close(its_end)
         most = self.limits["bytes"], _MESSAGES_EACH * operations + _MOST_OTHERS
-        ended = _Listening(pid, end, heard, most).listen(limit, self.left)
+        ended = _Listening(pid, end, heard, most, self.limits["answer"]).listen(limit, self.left)
         self.left -= ended["own"]
         return ended
 
@@ -298,11 +298,12 @@ def _be_child(descriptor, play, cpu_seconds):
 class _Listening:
     """Listens to a child and ends it when its time, or the room for its messages (bytes, number), is used up."""
 
-    def __init__(self, pid, descriptor, heard, most):
+    def __init__(self, pid, descriptor, heard, most, answer):
         self.pid = pid
         self.descriptor = descriptor
         self.heard = heard
         self.most_bytes, self.most_messages = most
+        self.answer = answer
         self.messages = 0
         self.answers = 0  # of kind H: where it is when its time is used up, then in which loop
         self.idle = 0.0
@@ -330,12 +331,12 @@ class _Listening:
             if self.own > left:
                 no_time = True
                 break
-            if asked is not None and (self.answers == _ANSWERS or self.own > asked + _ANSWER):
+            if asked is not None and (self.answers == _ANSWERS or self.own > asked + self.answer):
                 break
             if asked is None and self.own - since > limit():
                 hang, asked = True, self.own
                 os.kill(self.pid, signal.SIGPROF)
-        status, cpu = self._end(looked, 0 if hang else _ANSWER)
+        status, cpu = self._end(looked, 0 if hang else self.answer)
         own = cpu + self.idle
         return {"status": status, "hang": hang, "flood": flood, "cpu": cpu, "own": own, "no_time": no_time}
 

@@ -80,9 +80,5 @@ def test_the_first_operation_that_differs(
 
 def test_enough_is_far_more_than_valgrind_needs() -> None:
     """Fifty times as long as natively, and its start; what the harness itself needs is not multiplied."""
-    assert enough([0.01] * 100, 0.1) >= 2 + 50 * 0.01 * 100
-    assert enough([0.0004] * 300, 0.1) < 3
-    assert enough([0.0004] * 300, 1.0) >= 12  # a machine ten times as slow
-    assert (
-        enough([0.0004] * 300, 0.45) < 6
-    )  # on one four times as slow a program without end is ended before the budget
+    assert enough([0.01] * 100) >= 2 + 50 * 0.01 * 100
+    assert enough([0.0004] * 300) < 3

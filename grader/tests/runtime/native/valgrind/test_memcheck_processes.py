@@ -200,7 +200,6 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
             (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),
             (0, 1),
             natively={0: 0.0001, 1: 3.0},
-            building=0.1,
             driver=native().driver,
             optional=Raising(),
         )
