@@ -1,8 +1,9 @@
-"""The container that bundles bring for macOS and Windows: valid, with the tools of the lab, and no others."""
+"""The containers that bundles and the clone bring for macOS and Windows: valid, with all tools that are needed."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from jsonschema_rs import Draft201909Validator, ValidationError
 from grader.bundles.bundle import File
 from grader.bundles.platforms import BUNDLES
 from grader.labs import LABS, open_lab
+from grader.tests.support.command import ROOT
 
 _COMMAND = {"type": ["string", "array", "object"], "items": {"type": "string"}}
 _SCHEMA: dict[str, Any] = {
@@ -42,9 +44,9 @@ def container(bundle: str, lab: str) -> dict[str, Any]:
     return content
 
 
-def installed(bundle: str, lab: str) -> set[str]:
-    """Return the packages that the container installs."""
-    command: str = container(bundle, lab)["onCreateCommand"]
+def installed(described: dict[str, Any]) -> set[str]:
+    """Return the packages that a container installs."""
+    command: str = described["onCreateCommand"]
     words = command.partition(" install ")[2].partition(" && ")[0].split()
     return {word for word in words if not word.startswith("-")}
 
@@ -54,11 +56,44 @@ def installed(bundle: str, lab: str) -> set[str]:
 def test_a_container_is_valid_and_has_what_its_lab_needs(bundle: str, lab: str) -> None:
     """By the published schema; a lab in Python has no tools for programs in C but a compiler, for the sandbox."""
     Draft201909Validator(_SCHEMA).validate(container(bundle, lab))
-    tools = installed(bundle, lab)
+    tools = installed(container(bundle, lab))
 
     assert {"gcc", "libc6-dev", "python3-venv", *open_lab(lab).runtime.packages} <= tools
     assert ({"valgrind", "gdb"} <= tools) == (open_lab(lab).runtime.language == "c")
     assert ("make" in tools) == ("Makefile" in open_lab(lab).starter)
+
+
+def test_the_clone_has_a_container_with_the_tools_of_all_labs() -> None:
+    """Whoever works on the grader opens the clone on the same image as students their starter."""
+    described = json.loads((ROOT / _NAME).read_text(encoding="utf-8"))
+    Draft201909Validator(_SCHEMA).validate(described)
+    needed = {package for lab in LABS for package in open_lab(lab).runtime.packages}
+
+    assert {"gcc", "libc6-dev", "python3-venv", *needed} <= installed(described)
+    assert described["image"] == container("starter", "paged_kv")["image"]
+    assert described["onCreateCommand"].endswith(" && sh scripts/setup --dev")
+
+
+def test_set_up_elsewhere_names_the_container(tmp_path: Path) -> None:
+    """In one sentence, before anything is made or fetched; `scripts/grade` sets up first."""
+    clone = tmp_path / "clone"
+    (clone / "scripts").mkdir(parents=True)
+    for name in ("setup", "grade"):
+        shutil.copy(ROOT / "scripts" / name, clone / "scripts")
+    (tmp_path / "uname").write_text("#!/bin/sh\necho Darwin\n", encoding="utf-8")
+    (tmp_path / "uname").chmod(0o755)
+    for name in ("setup", "grade"):
+        done = subprocess.run(
+            [clone / "scripts" / name],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert (done.returncode, done.stdout) == (3, "")
+        assert re.fullmatch(r"scripts/setup: .* this is Darwin\. .* dev container .* WSL.*\n", done.stderr)
+    assert [path.name for path in clone.iterdir()] == ["scripts"]
 
 
 def test_the_schema_refuses_what_is_misspelt() -> None:

@@ -183,3 +183,14 @@ def test_a_students_report_does_not_depend_on_what_hidden_cases_do(sample: str) 
 
     assert text.render(record) == text.render(other)
     assert text.render(record, everything=True) == text.render(other, everything=True)
+
+
+def test_a_slow_machine_is_named() -> None:
+    """Below the report, by how much limits were longer; not of a machine that is as fast as usual."""
+    record = graded("wrong_answer/four_common_mistakes")
+    slow = replace(record, environment=replace(record.environment, pace=21.4))
+    for everything in (False, True):
+        said = " ".join(text.render(slow, everything=everything).split())
+
+        assert "this machine is 21 times slower than usual, so time limits are longer" in said
+        assert "slower than usual" not in text.render(record, everything=everything)

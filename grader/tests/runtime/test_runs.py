@@ -10,10 +10,10 @@ import pytest
 
 from grader.core.errors import DriverError, OutOfRoom
 from grader.core.verdict import Verdict
+from grader.runtime import runs
 from grader.runtime.native import runtime
 from grader.runtime.native.native_played import NativeReplayed
 from grader.runtime.native.replay import replay
-from grader.runtime import runs
 from grader.runtime.protocol import Program
 from grader.runtime.runs import measured_once, run_confirmed
 from grader.system import resources, sandbox

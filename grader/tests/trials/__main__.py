@@ -67,6 +67,7 @@ TRIALS = (
     Trial(name="hostile_python_levels", needs=("root", "bwrap")),
     Trial(name="bundles_set_up"),
     Trial(name="gradescope_life", needs=("root", "debootstrap")),
+    Trial(name="arm64", needs=("root", "apt-get", "qemu-system-aarch64", "cpio"), folder=True),
     Trial(name="fresh_machines", needs=("root", "debootstrap"), folder=True),
 )
 """Every trial; most of the short ones come first."""

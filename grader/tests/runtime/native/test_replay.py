@@ -297,6 +297,25 @@ def test_a_workspace_leaves_nothing_behind() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("code", "address", "wild"),
+    [
+        (0x80, 0, True),  # x86-64 names no address that cannot be
+        (1, 0xFFA5A5A5A5A5A5A5, True),  # 64-bit Arm does
+        (1, 0x00A5A5A5A5A5A5A5, True),
+        (1, 0x7FFFA5A5A5A5, False),
+        (1, 0xFFFFFFFFFFFFFFFF, False),
+        (1, 0, False),
+    ],
+)
+def test_a_pointer_that_was_never_set_is_known_by_its_address(code: int, address: int, *, wild: bool) -> None:
+    """On both processors in the same words."""
+    fault = Fault(3, signal.SIGSEGV, address, (), code)
+
+    assert fault.is_wild == wild
+    assert ("was never set" in fault.words) == wild
+
+
 def test_where_a_recursion_fills_the_stack_is_chance() -> None:
     """The same calls are named whichever of them met the end of the stack, at the call or behind it."""
     overflows = [(199, *[202] * 31), *[(7, *[10, 20][turn:], *[10, 20] * 14) for turn in range(2)], (199, 202, 205)]
