@@ -81,7 +81,7 @@ def cost(source: str, *, limits: TimeLimits = TENTH, every: int = _EVERY, pace: 
         path.write_text(source, encoding="utf-8")
         before, started = _used(), time.monotonic()
         options = GradingOptions(allowed=("early",))
-        with mock.patch.object(NativeRuntime, "pace", lambda _: pace):
+        with mock.patch.object(NativeRuntime, "pace", return_value=pace):
             record = pipeline.grade(path, chosen, every_case()[::every], options, budget=budget)
     return Cost(record, _used() - before, time.monotonic() - started)
 

@@ -293,7 +293,7 @@ def _fetch_packages(machine: Machine, folder: Path) -> None:
 
 def _fetch_wheels(root: Path, folder: Path) -> None:
     """Fetch the locked Python packages for the machine's interpreter."""
-    version = max(re.findall(r"python3\.(\d+)$", "\n".join(os.listdir(root / "usr" / "bin")), re.MULTILINE))
+    version = max(re.findall(r"python3\.(\d+)$", "\n".join(map(str, (root / "usr" / "bin").iterdir())), re.MULTILINE))
     platforms = [f"--platform=manylinux_2_{glibc}_{_ARCHITECTURE}" for glibc in _GLIBCS]
     common = ["--no-deps", "--only-binary=:all:", "--implementation=cp", f"--python-version=3.{version}"]
     for lock in _LOCKS:

@@ -1,4 +1,4 @@
-"""Both lanes give the same record (grader.tests.trials.lanes compares all samples), and only lanes that work are used."""
+"""Both lanes give the same record (grader.tests.trials.lanes compares all samples); lanes are used where they work."""
 
 from __future__ import annotations
 
