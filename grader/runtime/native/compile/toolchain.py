@@ -118,7 +118,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     first = compile_once(project, work, source, command)
     if first.elf is not None and not first.foreign:
         return first
-    if first.done.slow or first.cpu_seconds >= most:
+    if first.cpu_seconds >= most:
         return replace(first, stopped=True)
     known_good_program(project, work)
     if first.elf is not None:
@@ -184,7 +184,7 @@ def link_file(
     """
     kills = resources.memory_kills()
     first = link(project, work, elf, missing=missing, only=only)
-    if not first.step or (first.exhausted and not first.done.large):
+    if not first.step:
         return first
     known_good_program(project, work, min(len(elf.data), _LARGE))
     if first.exhausted:
