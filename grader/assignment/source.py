@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
+from grader.assignment.samples import is_patched, program_of
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Tool, Verdict
@@ -71,6 +72,8 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
             raise UsageError(f"{name}: the link is broken")
         if not stat.S_ISDIR(path.stat().st_mode):
             return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
+        if is_patched(path):
+            return Source(name=name, file=source_name, content=program_of(path, source_name))
         levels, graders = _without_graders(list(levels_below(path, source_name)))
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]

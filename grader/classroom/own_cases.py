@@ -5,13 +5,13 @@ Whether a program passes a case is decided by the stages of a grading, without t
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from grader import pipeline
 from grader.assignment.lab import Lab
+from grader.assignment.samples import label_of, samples_in
 from grader.assignment.source import Source, collect
 from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
@@ -53,22 +53,16 @@ class CaseTrial:
 def samples_of(lab: Lab) -> list[TriedProgram]:
     """Return the labelled samples of a lab but attacks; none where there are no samples, as in a bundle."""
     folder = lab.cases.parents[1] / "submissions" / lab.name
-    programs = []
-    for path in sorted(folder.glob(f"*/*/{lab.source_name}")):
-        sample = path.parent
-        if sample.name.startswith(_HOSTILE):
-            continue
-        label = sample / "expect.toml"
-        rules = tomllib.loads(label.read_text(encoding="utf-8")).get("rules", ()) if label.is_file() else ()
-        programs.append(
-            TriedProgram(
-                name=f"{sample.parent.name}/{sample.name}",
-                source=collect(path, lab.source_name, rule=""),
-                right=sample.parent.name == Verdict.ACCEPTED,
-                rules=tuple(rules),
-            )
+    return [
+        TriedProgram(
+            name=f"{sample.parent.name}/{sample.name}",
+            source=collect(sample, lab.source_name, rule=""),
+            right=sample.parent.name == Verdict.ACCEPTED,
+            rules=tuple(label_of(sample).get("rules", ())),
         )
-    return programs
+        for sample in samples_in(folder, lab.source_name)
+        if not sample.name.startswith(_HOSTILE)
+    ]
 
 
 def tried(

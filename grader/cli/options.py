@@ -17,6 +17,7 @@ from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
+from grader.assignment.samples import is_patched, lab_of_sample
 from grader.assignment.source import missing, names_below, nearest_of
 from grader.cli.parser import flag, number, option, repeated
 from grader.core.case import Case, Number
@@ -245,7 +246,7 @@ def lab_of_submissions(paths: Collection[Path]) -> str:
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110 - False for a name that is too long, too
             names = nearest_of(path, set(sources.values())) if path.is_dir() else {path.name}
-            labs.setdefault(_lab_of(path, names), path)
+            labs.setdefault(lab_of_sample(path) if is_patched(path) else _lab_of(path, names), path)
     if len(labs) > 1:
         places = ", ".join(f"{one_line(str(path))} is of {lab}" for lab, path in labs.items())
         raise UsageError(f"these are of different assignments: {places}; grade each with a command of its own")

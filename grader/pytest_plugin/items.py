@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,6 +14,7 @@ from grader import pipeline
 from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
+from grader.assignment.samples import PATCH, label_of
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, GraderError
 from grader.core.record import Record
@@ -39,7 +39,8 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     lab = open_lab(name)
     if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
         return OneItemFile.from_parent(parent, path=path, lab=lab, item=CaseItem, label=path.stem)
-    sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
+    program = path.name in (lab.source_name, PATCH)
+    sample = top == "submissions" and program and len(place.parts) == _SAMPLE_DEPTH
     if sample and parent.config.getoption("--submission") is None:
         return OneItemFile.from_parent(parent, path=path, lab=lab, item=SampleItem, label=path.parent.name)
     return None
@@ -93,7 +94,7 @@ class SampleItem(CaseItem):
         folder = self.path.parent
         record = graded(self.lab.name, folder)
         expected = Verdict(folder.parent.name)
-        label = _label(folder)
+        label = label_of(folder)
         if record.failed_stages:
             failures = [f"{failure.stage}: {failure.error}" for failure in record.failed_stages]
             raise CaseFailed("\n".join([f"{folder.name}: a stage of the grader failed", *failures]))
@@ -143,13 +144,7 @@ def _shortened(case: Case) -> Case:
 def accepted_samples(lab: str) -> list[Path]:
     """Return the accepted samples, except those that are accepted only with the tools of some machines."""
     samples = sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
-    return [sample for sample in samples if "elsewhere" not in _label(sample)]
-
-
-def _label(folder: Path) -> dict[str, Any]:
-    """Return the label of a sample; it is empty for an accepted sample without `expect.toml`."""
-    path = folder / "expect.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return [sample for sample in samples if "elsewhere" not in label_of(sample)]
 
 
 def may_get(lab: Lab, label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
@@ -184,6 +179,9 @@ def _why(record: Record, outcome: Outcome) -> Iterator[str]:
 def _label_problems(lab: Lab, record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
     if label["verdict"] != expected:
         yield f"expect.toml says verdict {label['verdict']}, the folder {expected}"
+    if "keeps" not in label:
+        yield "keeps.toml has no range of points for it: run scripts/golden"
+        return
     verdicts = may_get(lab, label, expected)
     if record.verdict not in verdicts:
         yield f"verdict {record.verdict}, expected {' or '.join(verdicts)}"

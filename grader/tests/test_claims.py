@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from grader.assignment.samples import samples_in
 from grader.core.record import Record
 from grader.core.verdict import SourceLine
 from grader.labs import LABS
@@ -96,8 +97,8 @@ def test_every_function_has_a_counterexample() -> None:
 @pytest.mark.parametrize("lab_name", LABS)
 def test_no_report_of_a_sample_claims_what_is_not_so(lab_name: str) -> None:
     """Of all labelled samples; a hostile one may forge the numbers of its lines."""
-    files = (ROOT / "submissions" / lab_name).glob(f"*/*/{LABS[lab_name].source_name}")
-    folders = sorted(path.parent for path in files if not path.parent.name.startswith("hostile_"))
+    samples = samples_in(ROOT / "submissions" / lab_name, LABS[lab_name].source_name)
+    folders = [folder for folder in samples if not folder.name.startswith("hostile_")]
     records = zip(folders, all_graded(lab_name, folders), strict=True)
     problems = {folder.name: false_claims(record) for folder, record in records}
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import statistics
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from grader.assignment.samples import label_of, samples_in
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs import LABS
@@ -52,14 +52,12 @@ class Sample:
 def samples(lab_name: str = "paged_kv") -> tuple[Sample, ...]:
     """All of a lab, graded, but for hostile ones: those are no mistakes."""
     here = ROOT / "submissions" / lab_name
-    files = here.glob(f"*/*/{LABS[lab_name].source_name}")
-    folders = sorted({path.parent for path in files} - set(here.glob("*/hostile_*")))
+    folders = sorted({*samples_in(here, LABS[lab_name].source_name)} - set(here.glob("*/hostile_*")))
     return tuple(map(_sample, folders, all_graded(lab_name, folders)))
 
 
 def _sample(folder: Path, record: Record) -> Sample:
-    path = folder / "expect.toml"
-    label = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    label = label_of(folder)
     return Sample(
         name=folder.name,
         verdict=Verdict(folder.parent.name),

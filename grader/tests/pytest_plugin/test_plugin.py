@@ -116,14 +116,16 @@ def test_a_right_submission_passes_every_case() -> None:
 @pytest.fixture(scope="module")
 def mislabelled(house: Path) -> tuple[int, dict[str, str], str]:
     """One case and all samples of the copy, without the option; the label of one sample is wrong."""
-    sample = house / "submissions" / "paged_kv" / "wrong_answer" / "all_null"
-    label = (sample / "expect.toml").read_text(encoding="utf-8")
-    text = re.sub(r"keeps\s*=.*", "keeps = [50, 60]", label)
-    (sample / "expect.toml").write_text(re.sub(r"verdict\s*=.*", 'verdict = "memory_leak"', text), encoding="utf-8")
+    samples = house / "submissions" / "paged_kv"
+    label, keeps = samples / "wrong_answer" / "all_null" / "expect.toml", samples / "keeps.toml"
+    texts = [path.read_text(encoding="utf-8") for path in (label, keeps)]
+    label.write_text(re.sub(r"verdict\s*=.*", 'verdict = "memory_leak"', texts[0]), encoding="utf-8")
+    keeps.write_text(re.sub(r"(wrong_answer/all_null.*=).*", r"\1 [50, 60]", texts[1]), encoding="utf-8")
     try:
         return shown(f"{APPEND}/copy_takes_all_64_bytes.toml", "submissions", root=house)
     finally:
-        (sample / "expect.toml").write_text(label, encoding="utf-8")
+        label.write_text(texts[0], encoding="utf-8")
+        keeps.write_text(texts[1], encoding="utf-8")
 
 
 def test_a_case_without_the_option_asks_the_accepted_samples(mislabelled: tuple[int, dict[str, str], str]) -> None:

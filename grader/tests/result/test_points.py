@@ -11,6 +11,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
+from grader.assignment.samples import samples_in
 from grader.core.picture import Drawing
 from grader.core.rubric import Release, Rubric
 from grader.core.verdict import Feedback, Judged
@@ -59,8 +60,7 @@ def concentrated(rubric: Rubric) -> Rubric:
 @cache
 def samples(lab: str) -> list[Path]:
     """All labelled samples of a lab."""
-    source = open_lab(lab).source_name
-    return sorted({path.parent for path in (ROOT / "submissions" / lab).glob(f"*/*/{source}")})
+    return samples_in(ROOT / "submissions" / lab, open_lab(lab).source_name)
 
 
 @pytest.mark.all_samples

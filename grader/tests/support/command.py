@@ -97,5 +97,6 @@ def copy_of_the_house(folder: Path) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("tests"))
     for name in ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/all_null"):
         shutil.copytree(SAMPLES / name, folder / "submissions" / "paged_kv" / name)
+    shutil.copy(SAMPLES / "keeps.toml", folder / "submissions" / "paged_kv")
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

@@ -19,10 +19,12 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.lab import Settings
+from grader.assignment.samples import LABEL, PATCH, is_patched, program_of
 from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.core.verdict import Visibility
+from grader.labs import LABS
 from grader.pytest_plugin import items
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import ROOT
@@ -62,8 +64,10 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
     """
     key = hashlib.sha256(grading_plan(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
-        if file.name != "expect.toml":
+        if file.name not in (LABEL, PATCH):
             key.update(f"{file}\0".encode() + file.read_bytes())
+    if is_patched(path):
+        key.update(program_of(path, LABS[lab_name].source_name))
     kept = _folder() / f"{key.hexdigest()[:32]}.json"
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -20,13 +20,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from grader.assignment.samples import label_of
 from grader.core.record import Record, from_json
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
@@ -89,7 +89,7 @@ def suite() -> list[Hostile]:
 
 
 def _hostile(folder: Path) -> Hostile:
-    return Hostile(folder=folder, label=tomllib.loads((folder / "expect.toml").read_text(encoding="utf-8")))
+    return Hostile(folder=folder, label=label_of(folder))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from grader.assignment.samples import samples_in
 from grader.labs import LABS
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import ROOT
@@ -16,9 +17,7 @@ from grader.tests.support.graded import graded
 def main() -> int:
     """Read all of them, with a line for each sample whose reports do not agree."""
     failed = 0
-    folders = sorted(
-        path.parent for lab in LABS for path in (ROOT / "submissions" / lab).glob(f"*/*/{LABS[lab].source_name}")
-    )
+    folders = [sample for lab in LABS for sample in samples_in(ROOT / "submissions" / lab, LABS[lab].source_name)]
     records = []
     for number, folder in enumerate(folders, start=1):
         sys.stderr.write(f"\r{number} of {len(folders)}")

@@ -17,12 +17,12 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grader.assignment.samples import label_of
 from grader.tests.support.autograder import Autograder, unpacked
 from grader.tests.support.command import ROOT, SAMPLES, environment, grade
 
@@ -127,10 +127,7 @@ def _samples(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
 
 def _keeps(sample: str) -> tuple[int, int]:
     """Return the least and the most points that a sample may have."""
-    label = SAMPLES / sample / "expect.toml"
-    if not label.exists():
-        return 100, 100
-    least, most = tomllib.loads(label.read_text(encoding="utf-8"))["keeps"]
+    least, most = label_of(SAMPLES / sample).get("keeps", (100, 100))
     return int(least), int(most)
 
 

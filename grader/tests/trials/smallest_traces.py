@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from grader.assignment import case_files
+from grader.assignment.samples import samples_in
 from grader.core.case import Case
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
@@ -102,9 +103,9 @@ def _lab(name: str) -> int:
 
 def _wrong(name: str) -> Iterator[Path]:
     source = open_lab(name).source_name
-    for path in sorted((ROOT / "submissions" / name).glob(f"*/*/{source}")):
-        if path.parent.parent.name not in _NOT_PLAYED and HOSTILE not in path.parent.name:
-            yield path.parent
+    for sample in samples_in(ROOT / "submissions" / name, source):
+        if sample.parent.name not in _NOT_PLAYED and HOSTILE not in sample.name:
+            yield sample
 
 
 def _traced(lab_name: str, path: Path) -> Traced:

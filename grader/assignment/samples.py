@@ -1,0 +1,92 @@
+"""Labelled samples, by which the grader is tested: a program and its label, in submissions/LAB/VERDICT/NAME/.
+
+The label (expect.toml) holds what a person claims: verdict, rules, a summary. What follows from the rubric is the range
+of points that a sample may keep. All ranges of a lab are in one file (keeps.toml), so that changed points are one diff.
+
+A program that differs from another sample in a few lines is that sample and a patch: `base = "accepted/NAME"` in its
+label and mistake.patch beside it, so that a reader opens the mistake and not four hundred lines. git applies the patch;
+it is there wherever a clone is, and knows all that a patch may hold.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from grader.core.errors import UsageError
+
+LABEL, KEEPS, PATCH = "expect.toml", "keeps.toml", "mistake.patch"
+_SAMPLES = Path(__file__).parents[2] / "submissions"
+_SECONDS = 60
+
+
+def label_of(sample: Path) -> dict[str, Any]:
+    """Return the label of a sample with the points that it may keep; {} for an accepted one without a label.
+
+    Raises `UsageError` for a label that cannot be read.
+    """
+    if not (sample / LABEL).exists():
+        return {}
+    label = _toml(sample / LABEL)
+    keeps = _keeps(sample.parents[1] / KEEPS).get(f"{sample.parent.name}/{sample.name}")
+    return label if keeps is None else label | {"keeps": keeps}
+
+
+def is_patched(sample: Path) -> bool:
+    """Whether a folder is a sample of this clone that is kept as a patch. No folder of a student is one."""
+    return (sample / PATCH).is_file() and sample.resolve().is_relative_to(_SAMPLES)
+
+
+def lab_of_sample(sample: Path) -> str:
+    """Return the name of the lab of a sample."""
+    return sample.resolve().parts[-3]
+
+
+def program_of(sample: Path, source_name: str) -> bytes:
+    """Return the program of a sample. Raises `UsageError` for a patch that does not apply."""
+    if not is_patched(sample):
+        return (sample / source_name).read_bytes()
+    base = _toml(sample / LABEL).get("base")
+    if not isinstance(base, str) or not (sample.parents[1] / base).is_dir():
+        raise UsageError(f'{sample / LABEL}: {PATCH} needs a line such as base = "accepted/NAME", a sample of this lab')
+    return _patched(program_of(sample.parents[1] / base, source_name), sample / PATCH, source_name)
+
+
+def samples_in(folder: Path, source_name: str) -> list[Path]:
+    """Return the folders of all samples of a lab, sorted; `folder` is that of the lab."""
+    return sorted({path.parent for name in (source_name, PATCH) for path in folder.glob(f"*/*/{name}")})
+
+
+def _patched(base: bytes, patch: Path, source_name: str) -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name, source_name)
+        file.write_bytes(base)
+        done = subprocess.run(
+            [shutil.which("git") or "git", "apply", "--whitespace=nowarn", str(patch.resolve())],
+            cwd=name,
+            env={"PATH": os.environ.get("PATH", ""), "GIT_CEILING_DIRECTORIES": str(file.parents[1])},
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise UsageError(f"{patch}: does not apply to its base: {done.stderr.decode(errors='replace').strip()}")
+        return file.read_bytes()
+
+
+@cache
+def _keeps(path: Path) -> dict[str, Any]:
+    return _toml(path) if path.exists() else {}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
