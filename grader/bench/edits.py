@@ -14,6 +14,7 @@ from pathlib import Path
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
+from grader.assignment.samples import program_of, samples_in
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.verdict import Verdict
@@ -41,11 +42,12 @@ class EditedSample:
     @classmethod
     def of(cls, lab: Lab, samples: Path, folder: Path) -> EditedSample:
         """Copy the first sample with a wrong answer to a new folder in this one."""
-        path = min((samples / lab.name / Verdict.WRONG_ANSWER).glob(f"*/{lab.source_name}"))
+        found = samples_in(samples / lab.name, lab.source_name)
+        wrong = next(sample for sample in found if sample.parent.name == Verdict.WRONG_ANSWER)
         file = folder / lab.name / lab.source_name
         file.parent.mkdir()
         cases = select_cases(lab, seed=lab.rubric.seed).cases
-        return cls(lab=lab, cases=cases, file=file, content=path.read_bytes())
+        return cls(lab=lab, cases=cases, file=file, content=program_of(wrong, lab.source_name))
 
     def edit(self) -> None:
         """Save a new content, grade it as far as the first result needs it, and make its page."""

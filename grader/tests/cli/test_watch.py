@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment.samples import program_of
 from grader.cli import watch
 from grader.core.errors import ExitCode, ToolMissing
 from grader.labs import open_lab
@@ -33,9 +33,9 @@ def appears(out: Path, sentence: str, *, times: int = 1) -> str:
 
 def save(folder: Path, lab: str, sample: str) -> None:
     """As an editor saves: into another file, which takes the place of the old one."""
-    (source,) = (ROOT / "submissions" / lab / sample).glob("*.[cp]*")
-    shutil.copy(source, folder / "new")
-    (folder / "new").replace(folder / source.name)
+    source_name = open_lab(lab).source_name
+    (folder / "new").write_bytes(program_of(ROOT / "submissions" / lab / sample, source_name))
+    (folder / "new").replace(folder / source_name)
 
 
 @contextmanager
