@@ -220,7 +220,7 @@ def _compare(attempt: Attempt) -> Attempt:
     budget = attempt.work.budget
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
     comparisons = tuple(map(compared, attempt.replayed.played))
-    if any(one.unjudged for one in comparisons) and has_become_slower(attempt.work, attempt.lab.runtime):
+    if any(comparison.unjudged for comparison in comparisons) and has_become_slower(attempt.work, attempt.lab.runtime):
         comparisons = tuple(map(compared, attempt.replayed.played))
     return attempt.with_observed(Observations(comparisons=comparisons))
 

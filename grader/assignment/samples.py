@@ -11,8 +11,6 @@ it is there wherever a clone is, and knows all that a patch may hold.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import tempfile
 import tomllib
 from functools import cache
@@ -20,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from grader.core.errors import UsageError
+from grader.system import process
+from grader.system.process import Patience
 
 LABEL, KEEPS, PATCH = "expect.toml", "keeps.toml", "mistake.patch"
 _SAMPLES = Path(__file__).parents[2] / "submissions"
-_SECONDS = 60
 
 
 def label_of(sample: Path) -> dict[str, Any]:
@@ -67,15 +66,13 @@ def _patched(base: bytes, patch: Path, source_name: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         file = Path(name, source_name)
         file.write_bytes(base)
-        done = subprocess.run(
-            [shutil.which("git") or "git", "apply", "--whitespace=nowarn", str(patch.resolve())],
-            cwd=name,
-            env={"PATH": os.environ.get("PATH", ""), "GIT_CEILING_DIRECTORIES": str(file.parents[1])},
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
+        done = process.run(
+            ["git", "apply", "--whitespace=nowarn", str(patch.resolve())],
+            cwd=file.parent,
+            limits=Patience(),
+            environment={"PATH": os.environ.get("PATH", ""), "GIT_CEILING_DIRECTORIES": str(file.parents[1])},
         )
-        if done.returncode != 0:
+        if not done.succeeded:
             raise UsageError(f"{patch}: does not apply to its base: {done.stderr.decode(errors='replace').strip()}")
         return file.read_bytes()
 

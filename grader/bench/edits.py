@@ -42,8 +42,8 @@ class EditedSample:
     @classmethod
     def of(cls, lab: Lab, samples: Path, folder: Path) -> EditedSample:
         """Copy the first sample with a wrong answer to a new folder in this one."""
-        found = samples_in(samples / lab.name, lab.source_name)
-        wrong = next(sample for sample in found if sample.parent.name == Verdict.WRONG_ANSWER)
+        labelled = samples_in(samples / lab.name, lab.source_name)
+        wrong = next(sample for sample in labelled if sample.parent.name == Verdict.WRONG_ANSWER)
         file = folder / lab.name / lab.source_name
         file.parent.mkdir()
         cases = select_cases(lab, seed=lab.rubric.seed).cases

@@ -60,7 +60,7 @@ def test_a_sample_that_is_a_patch_is_graded_like_any_other() -> None:
     """By its folder, without --lab; and written out by scripts/sample."""
     done = grade("run", _PATCHED)
     name = _PATCHED.relative_to(_FOLDER)
-    words = [sys.executable, "-I", "-m", "grader.tests.support.written_sample", name]
+    words = [sys.executable, "-I", "-m", "grader.tests.support.written_sample", str(name)]
     written = subprocess.run(words, capture_output=True, check=True)
 
     assert "wrong answer" in done.out.splitlines()[0]

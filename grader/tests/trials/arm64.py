@@ -67,7 +67,7 @@ _RESULT, _ENDED = "RESULT ", "TRIAL ENDED "
 
 _INIT = f"""#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb
-export PIP_NO_INDEX=1 PIP_FIND_LINKS=/root/wheels PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_NO_INDEX=1 PIP_FIND_LINKS=/trial/wheels PIP_DISABLE_PIP_VERSION_CHECK=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -78,9 +78,9 @@ mount -t tmpfs -o mode=1777 tmpfs /tmp
 ln -sf /proc/self/fd /dev/fd
 ldconfig
 ip link set lo up
-cd /root/project
+cd /trial/project
 {{
-    scripts/setup --numpy && scripts/grade doctor && .venv/bin/python -I -m {__package__}.arm64 --inside /root
+    scripts/setup --numpy && scripts/grade doctor && .venv/bin/python -I -m {__package__}.arm64 --inside /trial
     echo "{_ENDED}$?"
 }} </dev/null >/dev/ttyAMA0 2>&1
 sync
@@ -179,7 +179,7 @@ def attacks(folder: Path) -> Iterator[Program]:
         file.parent.mkdir(parents=True)
         file.write_text(text, encoding="utf-8")
         line = line_of(text) if verdict == Verdict.RUN_TIME_ERROR else 0
-        yield Program("paged_kv", f"/root/programs/{name}", verdict, line, here=False)
+        yield Program("paged_kv", f"/trial/programs/{name}", verdict, line, here=False)
 
 
 def result(program: Program) -> dict[str, object]:
@@ -237,10 +237,11 @@ def _make(machine: Machine, folder: Path, programs: Sequence[Program], written: 
         shutil.rmtree(root / name, ignore_errors=True)
     _set_up(root)
     _fetch_wheels(root, folder / "wheels")
-    shutil.copytree(folder / "wheels", root / "root" / "wheels")
-    _must("git", "clone", "--quiet", ROOT, root / "root" / "project")
-    shutil.copytree(written, root / "root" / "programs")
-    (root / "root" / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
+    (root / "trial").mkdir()
+    shutil.copytree(folder / "wheels", root / "trial" / "wheels")
+    _must("git", "clone", "--quiet", ROOT, root / "trial" / "project")
+    shutil.copytree(written, root / "trial" / "programs")
+    (root / "trial" / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
     files = "find . -print0 | cpio --null --create --format=newc --quiet >../files"
     subprocess.run(files, shell=True, cwd=root, check=True)
 
@@ -399,7 +400,7 @@ def _say(line: str) -> None:
 
 def _inside() -> int:
     """Grade the programs of this machine, and print a line for each."""
-    texts = json.loads(Path("/root/programs.json").read_text(encoding="utf-8"))
+    texts = json.loads(Path("/trial/programs.json").read_text(encoding="utf-8"))
     for found in _all_results([Program(*text) for text in texts]):
         _say(_RESULT + json.dumps(found))
     return 0
