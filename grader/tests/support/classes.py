@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
+from grader.assignment.samples import program_of, samples_in
 from grader.classroom.store import open_store
 from grader.core.record import Record
 from grader.tests.support import counter_lab
@@ -25,8 +26,9 @@ _UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
 def made_class(folder: Path, count: int) -> Path:
     """Make a flat folder with `count` different submissions: labelled samples and programs with two mistakes, mixed."""
     folder.mkdir()
-    steady = (path for path in sorted(SAMPLES.glob("*/*/llm_memory.c")) if not path.parent.name.startswith(_UNSTEADY))
-    texts = list(dict.fromkeys([*(path.read_bytes() for path in steady), *_mutants()]))
+    source_name = "llm_memory.c"
+    steady = (sample for sample in samples_in(SAMPLES, source_name) if not sample.name.startswith(_UNSTEADY))
+    texts = list(dict.fromkeys([*(program_of(sample, source_name) for sample in steady), *_mutants()]))
     random.Random(3).shuffle(texts)
     for number, text in enumerate(texts[:count]):
         (folder / f"student_{number:03}.c").write_bytes(text)

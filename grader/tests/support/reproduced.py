@@ -11,6 +11,7 @@ from zlib import crc32
 
 from grader.assignment import case_files
 from grader.assignment.lab import Mistake
+from grader.assignment.samples import program_of, samples_in
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict
@@ -21,13 +22,14 @@ from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.graded import all_graded
 
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
-PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
+_SOURCE = "llm_memory.c"
+_PEACEFUL = [sample for sample in samples_in(SAMPLES, _SOURCE) if not sample.name.startswith("hostile_")]
 """Samples that are not hostile: the programs here run without a sandbox."""
-ACCEPTED = sorted(path for path in PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)
-WRONG = sorted(
-    path for path in PEACEFUL if path.parts[-3] not in (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
-)
-"""Samples with a failing case."""
+ACCEPTED = [sample / _SOURCE for sample in _PEACEFUL if sample.parent.name == Verdict.ACCEPTED]
+"""The files of accepted samples, which are whole."""
+_NOT_PLAYED = (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
+WRONG = [sample for sample in _PEACEFUL if sample.parent.name not in _NOT_PLAYED]
+"""The folders of samples with a failing case."""
 VALGRIND = (
     *("valgrind", "-q", "--error-exitcode=9", "--leak-check=full"),
     *("--show-leak-kinds=all", "--errors-for-leak-kinds=all"),
@@ -80,6 +82,13 @@ class Bench:
     def first(self) -> Path:
         """The library that programs are linked with; another one may replace it when they run."""
         return self.library(ACCEPTED[0])
+
+    def written(self, sample: Path) -> Path:
+        """Return a file with the program of a sample, in a folder with the sample's name."""
+        file = self.folder / "samples" / sample.name / _SOURCE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(program_of(sample, _SOURCE))
+        return file
 
     def library(self, source: Path) -> Path:
         """Compile the sample as a library, once, and return the folder with it."""
@@ -137,13 +146,13 @@ class ShownProgram:
     operation: int
 
 
-def fails_by_itself(bench: Bench, source: Path, programs: Iterable[ShownProgram]) -> None:
+def fails_by_itself(bench: Bench, folder: Path, programs: Iterable[ShownProgram]) -> None:
     """Assert that these programs fail beside this sample, and beside no accepted sample.
 
     Of every eighth sample the first program is made by the handout's own command, which optimises and so takes three
     times as long; all others run beside the sample as a library.
     """
-    sample = source.parent.name
+    sample, source = folder.name, bench.written(folder)
     eighth = crc32(sample.encode()) % 8 == 0
     for number, shown in enumerate(programs):
         case = cases()[shown.case]
@@ -193,12 +202,12 @@ def one_for_each_mistake() -> dict[Mistake, tuple[Path, ShownProgram]]:
     """
     lab = open_lab("paged_kv")
     first: dict[Mistake, tuple[int, Path, ShownProgram]] = {}
-    for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
+    for sample, record in zip(WRONG, all_graded(lab.name, WRONG), strict=True):
         for place, cause in enumerate(cause for cause in record.causes if cause.cases):
             mistake = _mistake_of(cause.hint)
             if mistake is not None and (mistake not in first or place < first[mistake][0]):
-                first[mistake] = (place, source, _program(cause))
-    return {mistake: (source, program) for mistake, (_, source, program) in first.items()}
+                first[mistake] = (place, sample, _program(cause))
+    return {mistake: (sample, program) for mistake, (_, sample, program) in first.items()}
 
 
 def _mistake_of(hint: str) -> Mistake | None:

@@ -47,14 +47,14 @@ def _trials(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         yield case.name, partial(silent, bench, case, ACCEPTED)
     for source in ACCEPTED:
         yield source.parent.name, partial(content_under_valgrind, bench, source)
-    for source in WRONG:
-        yield source.parent.name, partial(_all_fail, bench, source)
+    for sample in WRONG:
+        yield sample.name, partial(_all_fail, bench, sample)
 
 
-def _all_fail(bench: Bench, source: Path) -> None:
-    programs = shown_programs(graded("paged_kv", source.parent))
+def _all_fail(bench: Bench, sample: Path) -> None:
+    programs = shown_programs(graded("paged_kv", sample))
     assert programs
-    fails_by_itself(bench, source, programs)
+    fails_by_itself(bench, sample, programs)
 
 
 if __name__ == "__main__":

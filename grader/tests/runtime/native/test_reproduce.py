@@ -85,8 +85,8 @@ def test_every_cut_compiles(bench: Bench, operation: str) -> None:
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_a_program_for_each_mistake_fails_by_itself_where_its_sample_fails(bench: Bench, part: int) -> None:
     """With exit code 1 and a sentence that names the operation; and accepted samples do not fail it."""
-    for source, program in list(one_for_each_mistake().values())[part::_PARTS]:
-        fails_by_itself(bench, source, [program])
+    for sample, program in list(one_for_each_mistake().values())[part::_PARTS]:
+        fails_by_itself(bench, sample, [program])
 
 
 @pytest.mark.all_samples
