@@ -340,7 +340,8 @@ def _must(*words: str | Path) -> None:
 
 # ---------------------------------------------------------------- the tables
 
-_LOOP = 10
+_ANYWHERE, _NEAR = (Verdict.TIME_LIMIT_EXCEEDED, Verdict.REJECTED), 10
+"""Verdicts whose lines are compared less strictly, and how many lines they may be apart."""
 _COMPARED = ("verdict", "score", "rule", "line")
 
 
@@ -382,7 +383,7 @@ def _problems(
     if found["verdict"] != program.verdict:
         yield f"it must be {program.verdict}"
     for key in _COMPARED:
-        if right is not None and found[key] != right.get(key) and not (key == "line" and _in_one_loop(found, right)):
+        if right is not None and found[key] != right.get(key) and not (key == "line" and _by_chance(found, right)):
             yield f"{key} is {found[key]}, on this machine {right.get(key)}"
     if program.line and found["line"] != f"llm_memory.c:{program.line}":
         yield f"it crashes in line {program.line}"
@@ -394,12 +395,10 @@ def _problems(
         yield f"the pages have {found['page']} bytes"
 
 
-def _in_one_loop(found: dict[str, object], right: dict[str, object]) -> bool:
-    """Whether both lines may be of one endless loop: at which of its lines it is met is chance."""
-    if found["verdict"] != Verdict.TIME_LIMIT_EXCEEDED:
-        return False
+def _by_chance(found: dict[str, object], right: dict[str, object]) -> bool:
+    """Whether lines may differ: a program is met anywhere in its endless loop, and a rejected instruction is another."""
     one, other = (int(str(result["line"]).rpartition(":")[2] or 0) for result in (found, right))
-    return one > 0 and abs(one - other) <= _LOOP
+    return found["verdict"] in _ANYWHERE and one > 0 and abs(one - other) <= _NEAR
 
 
 def _say(line: str) -> None:
