@@ -396,7 +396,7 @@ def _problems(
 
 
 def _by_chance(found: dict[str, object], right: dict[str, object]) -> bool:
-    """Whether lines may differ: a program is met anywhere in its endless loop, and a rejected instruction is another."""
+    """Whether lines may differ: a program is met anywhere in its loop, and a rejected instruction is another one."""
     one, other = (int(str(result["line"]).rpartition(":")[2] or 0) for result in (found, right))
     return found["verdict"] in _ANYWHERE and one > 0 and abs(one - other) <= _NEAR
 
