@@ -108,13 +108,18 @@ static void refused(long result)
 """System calls without libc; `refused` crashes where one was allowed."""
 _PARENT = "raw(173, 0, 0, 0)"
 _CALLS = {
-    "writes_to_every_descriptor": 'for (long end = 3; end < 64; end++) refused(raw(64, end, (long)"forged", 6));',
     "kills_its_parent": f"refused(raw(129, {_PARENT}, 9, 0));",
     "opens_a_socket": "refused(raw(198, 2, 1, 0));",
     "traces_its_parent": f"refused(raw(117, 16, {_PARENT}, 0));",
     "opens_a_file": 'refused(raw(56, -100, (long)"/etc/passwd", 0));',
-    "starts_a_program": 'refused(raw(221, (long)"/bin/true", 0, 0));',
 }
+"""By name: what is refused wherever the program runs, so that it goes on and is right."""
+_ENDED_BY_VALGRIND = {
+    "writes_to_every_descriptor": 'for (long end = 3; end < 64; end++) refused(raw(64, end, (long)"forged", 6));',
+    "starts_a_program": 'static const char *const words[] = {"/bin/true", 0};\n'
+    "    refused(raw(221, (long)words[0], (long)words, (long)&words[1]));",
+}
+"""What is refused natively. Valgrind makes such a call itself, and the program crashes or ends there."""
 _REQUEST = """
 static void ask_valgrind(void)
 {
@@ -169,6 +174,10 @@ def attacks(folder: Path) -> Iterator[Program]:
     """Write the attacks, and what depends on the processor, to the folder, which is `programs` on the machine."""
     texts = {
         **{f"{Verdict.ACCEPTED}/{name}": around("append_kv", call, top=_RAW) for name, call in _CALLS.items()},
+        **{
+            f"{Verdict.RUN_TIME_ERROR}/{name}": around("append_kv", call, top=_RAW)
+            for name, call in _ENDED_BY_VALGRIND.items()
+        },
         f"{Verdict.ACCEPTED}/jumps_back": around("append_kv", _JUMP, top="#include <setjmp.h>\n"),
         f"{Verdict.REJECTED}/asks_valgrind": around("append_kv", "    ask_valgrind();", top=_REQUEST),
         **{f"{Verdict.RUN_TIME_ERROR}/faults_in_{call}": around(call, _FAULT) for call in _SIX},
@@ -178,7 +187,7 @@ def attacks(folder: Path) -> Iterator[Program]:
         file = folder / name / "llm_memory.c"
         file.parent.mkdir(parents=True)
         file.write_text(text, encoding="utf-8")
-        line = line_of(text) if verdict == Verdict.RUN_TIME_ERROR else 0
+        line = line_of(text) if "HERE" in text else 0
         yield Program("paged_kv", f"/trial/programs/{name}", verdict, line, here=False)
 
 
