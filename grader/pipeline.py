@@ -335,8 +335,7 @@ def _search(attempt: Attempt) -> Attempt:
 
 
 def _searched(attempt: Attempt) -> Attempt:
-    from grader.assignment.closures import load_closure  # noqa: PLC0415 - few gradings search
-    from grader.search.beyond import checked, smallest  # noqa: PLC0415
+    from grader.search.beyond import checked, load_closure, smallest  # noqa: PLC0415 - few gradings search
     from grader.search.domain import Domain  # noqa: PLC0415
     from grader.search.player import TracePlayer  # noqa: PLC0415
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -33,6 +32,7 @@ from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.observation import Replayed
+from grader.search.beyond import load_closure
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Patience

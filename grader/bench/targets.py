@@ -17,7 +17,6 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
-from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
 from grader.attempt import Attempt
@@ -45,7 +44,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab, present
 from grader.runtime.native.runtime import NativeObservations
-from grader.search.beyond import checked
+from grader.search.beyond import checked, load_closure
 from grader.search.domain import Domain
 from grader.search.player import TracePlayer
 from grader.system import process, sandbox

@@ -8,17 +8,22 @@ Where a public case fails, the submission's own smallest trace is sought that fa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from grader.assignment.lab import Lab
+from grader.assignment.stored import stored
 from grader.core.case import Case
-from grader.core.closure import Closure
-from grader.core.covering import Covering
+from grader.core.closure import Closure, closure_of
+from grader.core.covering import Covering, covering_of
 from grader.core.record import SmallestTrace
 from grader.core.verdict import Advice
 from grader.search.hunt import fails
 from grader.search.player import FailingTrace, TracePlayer
 from grader.search.shrink import shrink
 from reference.operation import Operation
+
+Explored = Closure | Covering
+"""A closure to walk through, or traces that go through all transitions."""
 
 _NO_CASE = "Every case passes, but your program goes wrong in these calls, which costs no point"
 _SECONDS = 2.0
@@ -29,7 +34,22 @@ _MOST_SUSPECTS = 1500
 """The number of transitions that are looked at in the same way where there are no states, but traces that fail."""
 
 
-def checked(player: TracePlayer, explored: Closure | Covering) -> tuple[str, tuple[Advice, ...]]:
+def load_closure(lab: Lab, progress: Callable[[int], None] = lambda _: None) -> Explored | None:
+    """Return the transitions of a lab's small engines, explored once for a state of the code; None if it has no engine.
+
+    To explore a closure takes some ten seconds; `progress` is called with the number of states that were explored.
+    """
+    smalls = lab.smalls()
+    if not smalls:
+        return None
+
+    def explored() -> Explored:
+        return covering_of(smalls, lab.model) if lab.runtime.plays_generated else closure_of(smalls[0], progress)
+
+    return stored("closures", lab.name, list, explored)
+
+
+def checked(player: TracePlayer, explored: Explored) -> tuple[str, tuple[Advice, ...]]:
     """Return a sentence on a program that does right in all transitions, or advice on where it does not.
 
     Both are empty where nothing can be said: the program has more memory than can be kept for each state, or what was

@@ -8,11 +8,10 @@ from random import Random
 
 import pytest
 
-from grader.assignment.closures import load_closure
 from grader.core.closure import BACK, Closure, closure_of
 from grader.labs import open_lab
 from grader.labs.paged_kv.judging.model import PagedKVModel
-from grader.search.beyond import checked
+from grader.search.beyond import checked, load_closure
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import player_of
 from reference.operation import Operation, Reply, Trace

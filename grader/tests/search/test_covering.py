@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.closures import load_closure
 from grader.core.covering import Covering
 from grader.core.verdict import Advice
 from grader.labs import LABS, open_lab
-from grader.search.beyond import checked
+from grader.search.beyond import checked, load_closure
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import accepted, player_of
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from grader.assignment.closures import load_closure
 from grader.assignment.lab import Lab
 from grader.core.covering import Covering
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
-from grader.search.beyond import checked
+from grader.search.beyond import checked, load_closure
 from grader.tests.support.command import ROOT
 from grader.tests.support.hunting import HOSTILE, player_of
 
