@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.markers import Marker
+
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.core.errors import GraderError
@@ -302,14 +304,29 @@ def _fetch_packages(machine: Machine, folder: Path) -> None:
 
 
 def _fetch_wheels(root: Path, folder: Path) -> None:
-    """Fetch the locked Python packages for the machine's interpreter."""
+    """Fetch the locked Python packages for the machine's interpreter.
+
+    pip takes markers to speak of the interpreter that it runs in. So it gets the lines that hold for the machine's.
+    """
     version = max(re.findall(r"python3\.(\d+)$", "\n".join(map(str, (root / "usr" / "bin").iterdir())), re.MULTILINE))
     platforms = [f"--platform=manylinux_2_{glibc}_{_ARCHITECTURE}" for glibc in _GLIBCS]
     common = ["--no-deps", "--only-binary=:all:", "--implementation=cp", f"--python-version=3.{version}"]
     for lock in _LOCKS:
-        where: list[str | Path] = ["-d", folder, "-r", ROOT / ".ci" / f"{lock}.lock"]
+        text = (ROOT / ".ci" / f"{lock}.lock").read_text(encoding="utf-8")
+        needed = folder.parent / f"{lock}.lock"
+        needed.write_text("".join(_needed(text, f"3.{version}")), encoding="utf-8")
+        where: list[str | Path] = ["-d", folder, "-r", needed]
         old = f"--platform=manylinux2014_{_ARCHITECTURE}"
         _must(sys.executable, "-m", "pip", "download", "-q", *common, old, *platforms, *where)
+
+
+def _needed(lock: str, version: str) -> Iterator[str]:
+    """Yield the packages of a lock that a Python of this version needs, without their markers."""
+    interpreter = {"python_version": version, "python_full_version": f"{version}.0", "platform_machine": _ARCHITECTURE}
+    for package in re.findall(r"^[^ #].*\n(?: .*\n)*", lock, re.MULTILINE):
+        marker = re.search(r" ; ([^\\\n]*)", package)
+        if marker is None or Marker(marker[1]).evaluate(interpreter):
+            yield package.replace(marker[0], " ") if marker else package
 
 
 def _booted(folder: Path, most_seconds: float) -> Iterator[str]:
