@@ -167,7 +167,8 @@ def hunted(
 
 def _workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager[Workspace]:
     """Make a workspace whose limits of time are those of this machine."""
-    return sandbox.workspace(replace(budget or Budget(), pace=lab.runtime.pace()), tools=lab.runtime.programs)
+    pace = lab.runtime.pace()  # first: what is compiled for it is not charged
+    return sandbox.workspace(replace(budget or Budget(), pace=pace), tools=lab.runtime.programs)
 
 
 def _collect(attempt: Attempt) -> Attempt:
@@ -217,10 +218,11 @@ def _play_together(attempt: Attempt) -> Attempt:
 def _compare(attempt: Attempt) -> Attempt:
     if attempt.replayed is None:
         return attempt
-    budget = attempt.work.budget
+    budget, began = attempt.work.budget, time.monotonic()
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
     comparisons = tuple(map(compared, attempt.replayed.played))
-    if any(comparison.unjudged for comparison in comparisons) and has_become_slower(attempt.work, attempt.lab.runtime):
+    unjudged = any(comparison.unjudged for comparison in comparisons)
+    if unjudged and has_become_slower(attempt.work, attempt.lab.runtime, since=began):
         comparisons = tuple(map(compared, attempt.replayed.played))
     return attempt.with_observed(Observations(comparisons=comparisons))
 

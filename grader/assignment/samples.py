@@ -11,6 +11,7 @@ it is there wherever a clone is, and knows all that a patch may hold.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import tomllib
 from functools import cache
@@ -18,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from grader.core.errors import UsageError
+from grader.core.verdict import Verdict
 from grader.system import process
 from grader.system.process import Patience
 
 LABEL, KEEPS, PATCH = "expect.toml", "keeps.toml", "mistake.patch"
+_DEPTH = 3
+_BASE = re.compile(r"\w+/\w+", re.ASCII)
 _SAMPLES = Path(__file__).parents[2] / "submissions"
 
 
@@ -38,8 +42,19 @@ def label_of(sample: Path) -> dict[str, Any]:
 
 
 def is_patched(sample: Path) -> bool:
-    """Whether a folder is a sample of this clone that is kept as a patch. No folder of a student is one."""
-    return (sample / PATCH).is_file() and sample.resolve().is_relative_to(_SAMPLES)
+    """Whether a folder is a sample of this clone that is kept as a patch.
+
+    Only submissions/LAB/VERDICT/NAME can be one, with a lab that has cases and a verdict: a student's folder could ask
+    for a right program as its base.
+    """
+    place = sample.resolve()
+    return (
+        (sample / PATCH).is_file()
+        and len(place.parts) > _DEPTH
+        and place.parents[2] == _SAMPLES.resolve()
+        and place.parent.name in {*Verdict}
+        and (_SAMPLES.parent / "cases" / place.parents[1].name / "rubric.toml").is_file()
+    )
 
 
 def lab_of_sample(sample: Path) -> str:
@@ -52,9 +67,10 @@ def program_of(sample: Path, source_name: str) -> bytes:
     if not is_patched(sample):
         return (sample / source_name).read_bytes()
     base = _toml(sample / LABEL).get("base")
-    if not isinstance(base, str) or not (sample.parents[1] / base).is_dir():
-        raise UsageError(f'{sample / LABEL}: {PATCH} needs a line such as base = "accepted/NAME", a sample of this lab')
-    return _patched(program_of(sample.parents[1] / base, source_name), sample / PATCH, source_name)
+    whole = sample.parents[1] / base / source_name if isinstance(base, str) and _BASE.fullmatch(base) else None
+    if whole is None or not whole.is_file():
+        raise UsageError(f'{sample / LABEL}: {PATCH} needs a line such as base = "accepted/NAME", a whole sample')
+    return _patched(whole.read_bytes(), sample / PATCH, source_name)
 
 
 def samples_in(folder: Path, source_name: str) -> list[Path]:

@@ -24,42 +24,34 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from grader.core.case import Case
-from grader.core.errors import BrokenTool, OutOfRoom
+from grader.core.errors import BrokenTool, OutOfRoom, TooBusy
 from grader.core.verdict import Visibility
-from grader.runtime.protocol import Program
+from grader.runtime.protocol import Program, Runtime
 from grader.system import resources, sandbox
-from grader.system.budget import IMPATIENT
+from grader.system.budget import IMPATIENT, MOST_PACE
 from grader.system.folders import cached
 from grader.system.sandbox import Workspace
 
 _SLOWER = 1.2
 """Limits follow when a machine is at least so many times slower than before: less is chance."""
 _MEASUREMENTS = 3
-_RECENTLY = 10.0
-"""Seconds of a usual machine after which a known-good program is timed again."""
 _timed: dict[str, tuple[float, float]] = {}
 """When a known-good program was last timed in this process, and the pace, by the language of the runtime."""
 
 
-class _Timed(Protocol):
-    """A runtime, as far as it is timed; see `grader.runtime.protocol.Runtime`."""
-
-    @property
-    def language(self) -> str: ...
-
-    def pace_now(self) -> float: ...
-
-
-class _RunResult(Protocol):
-    @property
-    def unexplained_end(self) -> str:
-        """How the run ended, where a failing machine could have caused that too; "" otherwise."""
-
+class _Late(Protocol):
     @property
     def late(self) -> bool:
         """Whether a limit of time was reached, which a machine that has become slower could have caused too."""
 
 
+class _RunResult(_Late, Protocol):
+    @property
+    def unexplained_end(self) -> str:
+        """How the run ended, where a failing machine could have caused that too; "" otherwise."""
+
+
+_L = TypeVar("_L", bound=_Late)
 _R = TypeVar("_R", bound=_RunResult)
 _P = TypeVar("_P", bound=Program)
 
@@ -74,23 +66,33 @@ def measured_once(pace_now: Callable[[], float], *parts: bytes) -> float:
     return float((cached((kind.encode(), *parts), make) / "pace").read_text())
 
 
-def has_become_slower(work: Workspace, runtime: _Timed) -> bool:
-    """Time a known-good program now, and return whether this machine is slower than the limits of `work` assume.
+def timely(work: Workspace, runtime: Runtime, run: Callable[[], _L]) -> _L:
+    """Run; if a limit of time was reached and this machine has become slower, run again with longer limits."""
+    began = time.monotonic()
+    first = run()
+    return run() if first.late and has_become_slower(work, runtime, since=began) else first
 
-    If so, they become longer, and the submission has its whole time again. Raises `GraderError` when no known-good
-    program can be timed.
+
+def has_become_slower(work: Workspace, runtime: Runtime, *, since: float) -> bool:
+    """Time a known-good program, and return whether this machine is slower than the limits of `work` assume.
+
+    If it is, the limits become longer, and the submission has its whole time again. What was timed after `since` (by
+    `time.monotonic`) is not timed again. Raises `GraderError` when no known-good program can be timed, or the machine
+    is slower than any limit.
     """
     budget = work.budget
     if budget.limits == IMPATIENT:  # such a result is confirmed with the usual limits
         return False
     when, pace = _timed.get(runtime.language, (-math.inf, 0.0))
-    if time.monotonic() - when > _RECENTLY * pace:
+    if when < since:
         pace = runtime.pace_now()
         _timed[runtime.language] = time.monotonic(), pace
-    if pace < _SLOWER * budget.pace:
-        return False
-    budget.begin_again(pace)
-    return True
+    if pace >= max(_SLOWER * budget.pace, 1.0):
+        budget.begin_again(pace)
+        return True
+    if pace >= MOST_PACE:
+        raise TooBusy(f"this machine is {MOST_PACE:.0f} times slower than a usual one or more: too slow to grade")
+    return False
 
 
 def run_confirmed(
@@ -98,7 +100,7 @@ def run_confirmed(
     program: _P,
     run: Callable[[Workspace, _P], _R],
     *,
-    runtime: _Timed,
+    runtime: Runtime,
     known_good: Callable[[Workspace], _P],
 ) -> _R:
     """Run the program; confirm an unexplained end by a `known_good` program, and a limit of time by timing one.
@@ -106,16 +108,14 @@ def run_confirmed(
     Raises `GraderError` when nothing can be said about the program.
     """
     kills = resources.memory_kills()
-    first = run(work, program)
-    if first.late and has_become_slower(work, runtime):
-        first = run(work, program)
+    first = timely(work, runtime, lambda: run(work, program))
     if not first.unexplained_end:
         return first
     with sandbox.workspace(work.budget.renewed(), tools=work.tools) as place:
         failure = run(place, known_good(place)).unexplained_end
     if failure:
         raise BrokenTool(f"not even a known-good program comes to its end here: {failure}")
-    again = run(work, program)
+    again = timely(work, runtime, lambda: run(work, program))
     if again.unexplained_end and resources.memory_kills() > kills:
         raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.unexplained_end}")
     return again

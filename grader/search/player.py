@@ -154,7 +154,9 @@ class TracePlayer:
 
     def _play(self, cases: Sequence[Case], limits: TimeLimits) -> Sequence[Played]:
         work = replace(self.work, budget=self.work.budget.renewed(limits))
-        return self.lab.runtime.play(work, self.program, cases, optional=self.optional).played
+        played = self.lab.runtime.play(work, self.program, cases, optional=self.optional).played
+        self.work.budget.pace = work.budget.pace  # it may have become slower
+        return played
 
     def _observed(self, cases: Sequence[Case]) -> Observations:
         played = self._play(cases, self.limits)

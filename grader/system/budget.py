@@ -1,8 +1,9 @@
 """The time budget of a submission: the programs started for it and the grader's own computation share one budget.
 
-All limits of time are in seconds of a usual machine. A slower machine gets as many times longer as it is slower: its
-pace, which is measured with a known-good program of ours (`Runtime.pace`) and which no submission can change. Seconds
-are converted where a program is started (`grader.system.sandbox`), and where a harness is told its limits.
+All limits of time are in seconds of a usual machine. The pace of a machine is how many times slower it is, and each
+limit is multiplied by it. The pace is measured by timing a known-good program of ours (`Runtime.pace`); no submission
+can change it. Seconds are converted where a program is started (`grader.system.sandbox`), and where a harness is told
+its limits.
 
 A correct program needs about one of its 7 seconds, compiler and Valgrind included. A hang is ended long before the
 budget is used up, by separate limits:
@@ -83,7 +84,7 @@ _LEAST_WALL = 20.0
 
 
 MOST_PACE = 50.0
-"""Limits are at most so many times as long as on a usual machine."""
+"""The largest pace."""
 
 TIMING_PACE = 10.0
 """The pace at which a known-good program is timed, which needs much less than a submission may: on the slowest machine

@@ -153,7 +153,7 @@ def _misuse(event: HeapEvent, detail: int) -> Misuse | None:
 _RECURSION = 8
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _SI_KERNEL = 0x80  # the si_code by which Linux on x86-64 reports an address outside the range of all addresses
-_UNUSED_BITS, _LAST_HALF = 47, 0x1FFFF  # 64-bit Arm reports that address: these bits are neither all 0 nor all 1
+_USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports that address: the bits above are neither all 0 nor all 1
 _FIRST_PAGE = 4096
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
@@ -178,7 +178,7 @@ class Fault:
     @property
     def is_wild(self) -> bool:
         """Whether the address cannot exist: the content of fresh or freed memory was used as a pointer."""
-        outside = self.code == _SI_KERNEL or 0 < self.address >> _UNUSED_BITS < _LAST_HALF
+        outside = self.code == _SI_KERNEL or 0 < self.address >> _USED_BITS < _ALL_ABOVE
         return self.signal == signal.SIGSEGV and outside
 
     @property

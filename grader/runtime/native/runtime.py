@@ -31,7 +31,7 @@ from grader.runtime.native.valgrind.memcheck import (
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced, Walked
-from grader.runtime.runs import by_visibility, has_become_slower, measured_once, run_confirmed
+from grader.runtime.runs import by_visibility, measured_once, run_confirmed, timely
 from grader.system import resources, sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
 from grader.system.resources import NeededTool
@@ -137,10 +137,7 @@ class NativeRuntime:
             allowed=allowed,
             only=STOCK if stock else None,
         )
-        built = run()
-        if built.late and has_become_slower(work, self):
-            built = run()
-        return replace(built, unwritten=self.project.unwritten(source))
+        return replace(timely(work, self, run), unwritten=self.project.unwritten(source))
 
     def pace(self) -> float:
         """Return what was measured when the harness was compiled."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from grader.core.errors import TooBusy
 from grader.core.verdict import NOT_IMPORTED, Finding, SourceLine, Tool, Verdict
 from grader.runtime.protocol import Built, Program
 from grader.runtime.python.process import decoded, ending, frames, run
@@ -36,6 +37,8 @@ class PythonProgram(Program):
 def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
     """Check a submission. Its program is its text; there is none when something is wrong with it."""
     done = run(work, source, table, (), given=given, check=True, total=_SECONDS)
+    if done.timed_out and not done.silent:
+        raise TooBusy("the machine is too busy: a module was not checked in minutes, although it computed little")
     file = f"{table.module}.py"
     seen = list(frames(done.channels[0]))
     looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
@@ -49,7 +52,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, table.demanded))
         missing = _missing(executed, table.demanded)
-        late |= bool(executed.get("E", {}).get("hang"))
+        late |= any(executed.get("E", {}).get(reason) for reason in ("hang", "no_time"))
         taken = _cpu(executed.get("E", {})) / work.budget.pace
     modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
     program = PythonProgram(

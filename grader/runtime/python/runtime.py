@@ -18,7 +18,7 @@ from grader.runtime.python import build as checking, play as playing
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable, Derive
-from grader.runtime.runs import has_become_slower, measured_once, run_confirmed
+from grader.runtime.runs import measured_once, run_confirmed, timely
 from grader.system import sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
 from grader.system.resources import NeededTool
@@ -77,10 +77,7 @@ class PythonRuntime(Runtime):
         stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
-        built = checking.build(work, source, self.table, self._given)
-        if built.late and has_become_slower(work, self):
-            built = checking.build(work, source, self.table, self._given)
-        return built
+        return timely(work, self, lambda: checking.build(work, source, self.table, self._given))
 
     def pace(self) -> float:
         """Return what was measured when this interpreter was first used."""

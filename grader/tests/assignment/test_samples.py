@@ -76,6 +76,34 @@ def test_a_students_folder_is_never_a_patch(tmp_path: Path) -> None:
     assert collect(tmp_path, "hybrid.py", "").finding is not None
 
 
+@pytest.mark.parametrize(
+    ("place", "base"),
+    [
+        ("jane", "submissions/hybrid/accepted/right"),
+        ("hw3/jane", "hybrid/accepted/right"),
+        ("hw3/section/jane", "../hybrid/accepted/right"),
+        ("hybrid/section/jane", "accepted/right"),
+        ("hybrid/accepted/deep/jane", "accepted/right"),
+        ("hw3/accepted/jane", "accepted/right"),
+    ],
+)
+def test_hand_ins_in_the_clones_own_folder_are_no_patches(
+    place: str, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may unpack a class there."""
+    monkeypatch.setattr(samples, "_SAMPLES", tmp_path / "submissions")
+    for path in ("cases/hybrid/rubric.toml", "submissions/hybrid/accepted/right/hybrid.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("pass\n", encoding="utf-8")
+    folder = tmp_path / "submissions" / place
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LABEL).write_text(f'base = "{base}"\n', encoding="utf-8")
+    (folder / PATCH).write_text("", encoding="utf-8")
+
+    assert not is_patched(folder)
+    assert collect(folder, "hybrid.py", "").finding is not None
+
+
 _NEEDS_BASE = 'needs a line such as base = "accepted/NAME"'
 _NO_SUCH_LINE = "--- a/hybrid.py\n+++ b/hybrid.py\n@@ -1 +1 @@\n-nothing like it\n+else\n"
 
@@ -85,6 +113,8 @@ _NO_SUCH_LINE = "--- a/hybrid.py\n+++ b/hybrid.py\n@@ -1 +1 @@\n-nothing like it
     [
         ("", _NEEDS_BASE),
         ('base = "accepted/nobody"\n', _NEEDS_BASE),
+        ('base = "../hybrid/accepted/right"\n', _NEEDS_BASE),
+        ('base = "wrong_answer/patched"\n', _NEEDS_BASE),
         ('base = "accepted/right"\n', "does not apply to its base: "),
     ],
 )
@@ -92,13 +122,15 @@ def test_a_patch_that_does_not_apply_is_an_error_of_the_label(
     label: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the file, and what to write."""
-    sample, right = (tmp_path / "hybrid" / name for name in ("wrong_answer/patched", "accepted/right"))
+    sample, right = (tmp_path / "in" / "hybrid" / name for name in ("wrong_answer/patched", "accepted/right"))
+    (tmp_path / "cases" / "hybrid").mkdir(parents=True)
+    (tmp_path / "cases" / "hybrid" / "rubric.toml").write_text("", encoding="utf-8")
     for folder in (sample, right):
         folder.mkdir(parents=True)
     (right / "hybrid.py").write_text("pass\n", encoding="utf-8")
     (sample / LABEL).write_text(label, encoding="utf-8")
     (sample / PATCH).write_text(_NO_SUCH_LINE, encoding="utf-8")
-    monkeypatch.setattr(samples, "_SAMPLES", tmp_path)
+    monkeypatch.setattr(samples, "_SAMPLES", tmp_path / "in")
 
     with pytest.raises(UsageError, match=said):
         program_of(sample, "hybrid.py")

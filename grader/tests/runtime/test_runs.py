@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from grader.core.errors import DriverError, OutOfRoom
+from grader.core.errors import DriverError, OutOfRoom, TooBusy
 from grader.core.verdict import Verdict
 from grader.runtime import runs
 from grader.runtime.native import runtime
@@ -19,6 +20,7 @@ from grader.runtime.runs import measured_once, run_confirmed
 from grader.system import resources, sandbox
 from grader.system.budget import IMPATIENT, TIME_LIMITS, Budget
 from grader.system.sandbox import Workspace
+from grader.tests.support.counter.runtime import ShellRuntime
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
 
 _STUDENTS = Program(content=b"students", source_name="llm_memory.c")
@@ -31,12 +33,13 @@ class _Seen:
     late: bool = False
 
 
-@dataclass
-class _Machine:
+class _Machine(ShellRuntime):
     """A runtime on a machine with these paces, one after the other."""
 
-    paces: Iterator[float]
-    language: str = "machine"
+    language = "machine"
+
+    def __init__(self, paces: Iterator[float]) -> None:
+        self.paces = paces
 
     def pace_now(self) -> float:
         """Without running anything."""
@@ -126,21 +129,30 @@ def test_a_limit_of_time_counts_only_where_the_machine_is_as_fast_as_before() ->
     assert _tries(_Machine(iter([])), Budget(IMPATIENT)) == [1.0]
 
 
-def test_a_machine_is_not_timed_for_each_late_run() -> None:
-    """What was measured a moment ago holds."""
-    machine = _Machine(iter([1.0]))
+def test_a_machine_is_timed_after_each_late_run() -> None:
+    """And not again where that was done since the run began."""
+    machine = _Machine(iter([1.0, 1.0]))
     runs._timed.pop(machine.language, None)
+    began = time.monotonic()
     with sandbox.workspace() as work:
-        found = [runs.has_become_slower(work, machine) for _ in range(3)]
+        found = [runs.has_become_slower(work, machine, since=began) for _ in range(3)]
+        found.append(runs.has_become_slower(work, machine, since=time.monotonic()))
 
-    assert found == [False] * 3
+    assert found == [False] * 4
+    assert list(machine.paces) == []
+
+
+def test_a_machine_that_is_slower_than_any_limit_grades_nobody() -> None:
+    """A right program could run into the longest limits there."""
+    with sandbox.workspace(Budget(pace=50.0)) as work, pytest.raises(TooBusy, match="50 times slower"):
+        runs.has_become_slower(work, _Machine(iter([50.0])), since=time.monotonic())
 
 
 def test_another_try_has_the_whole_time() -> None:
     """What the first try took on a slow machine is not charged."""
     with sandbox.workspace(Budget(paid=5.0, wall=10.0, lines=0.1, traces=0.0)) as work:
         runs._timed.pop(_Machine.language, None)
-        runs.has_become_slower(work, _Machine(iter([20.0])))
+        runs.has_become_slower(work, _Machine(iter([20.0])), since=time.monotonic())
         budget = work.budget
 
         assert (budget.pace, budget.paid, budget.wall, budget.lines, budget.traces) == (20.0, 0.0, 300.0, 1.5, None)

@@ -151,7 +151,7 @@ class Program(NamedTuple):
     @property
     def name(self) -> str:
         """As tables have it."""
-        return "/".join(Path(self.path).parts[-2:])
+        return "/".join([self.lab, *Path(self.path).parts[-2:]])
 
 
 def samples(most: int) -> Iterator[Program]:

@@ -1,12 +1,14 @@
 """The grader's side of every program: the driver and the harness, compiled once and cached between runs.
 
-A lane is a way to link a program with them. It is used only where a program of ours that was linked so has played a
-trace on this machine, and crashed at a line that was found: there are processors on which a linker makes a program that
-cannot walk its stack. Of these lanes the first that links a submission is used.
+A lane is a way to link a program with them. It is used only if a test program that is linked with it plays a trace on
+this machine, and its crash is traced to the right line: on some processors a linker makes programs that cannot walk
+their stack. The handout's own link (`dynamic`) is always kept, because nothing is left without it. Of the lanes that
+work, the first that links a submission is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from grader.core.case import Case, Expected, Signature
-from grader.core.errors import BrokenTool
+from grader.core.errors import BrokenTool, DriverError
 from grader.core.model import Model
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
@@ -300,9 +302,11 @@ def _try_lanes(project: CProject, folder: Path) -> None:
 
 def _plays(project: CProject, crashing: Elf, *, checked: bool) -> bool:
     """Whether a program plays a trace up to its crash, whose line is found."""
+    if checked and not resources.version("valgrind"):
+        return False
     case, driver = trial(project)
     program = NativeProgram(content=crashing.data, checked=crashing.data, source_name=_CRASHING)
-    with sandbox.workspace(Budget(pace=TIMING_PACE)) as work:
+    with contextlib.suppress(DriverError), sandbox.workspace(Budget(pace=TIMING_PACE)) as work:
         if checked:
             report = memcheck(work, program, [case], [0], natively={0: 0.0}, driver=driver, optional=OptionalStages())
             lines = [line for error in report.errors for line in error.lines]
@@ -310,7 +314,8 @@ def _plays(project: CProject, crashing: Elf, *, checked: bool) -> bool:
             played = replay(work, program, [case], driver=driver).played
             name_lines(played, partial(source_lines, work, program))
             lines = [*played[0].fault_lines]
-    return any(line.line == _CRASH for line in lines)
+        return any(line.line == _CRASH for line in lines)
+    return False
 
 
 def _no_model(trace: Trace) -> Model:

@@ -304,6 +304,7 @@ def test_a_workspace_leaves_nothing_behind() -> None:
         (1, 0xFFA5A5A5A5A5A5A5, True),  # 64-bit Arm does
         (1, 0x00A5A5A5A5A5A5A5, True),
         (1, 0x7FFFA5A5A5A5, False),
+        (1, 0xFFFF8A2B0000, False),  # where 64-bit Arm has stack and libraries
         (1, 0xFFFFFFFFFFFFFFFF, False),
         (1, 0, False),
     ],

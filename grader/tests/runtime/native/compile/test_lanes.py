@@ -7,11 +7,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
-from grader.core.errors import BrokenTool
+from grader.core.errors import BrokenTool, CannotStart
 from grader.runtime.native.compile import harness_objects
+from grader.system import resources
 from grader.tests.support.command import ROOT
 from grader.tests.support.lanes import differing, in_both_lanes
 from grader.tests.support.programs import native
@@ -59,3 +61,19 @@ def test_no_harness_is_made_for_an_unknown_processor(tmp_path: Path, monkeypatch
 
     with pytest.raises(BrokenTool, match=r"on x86-64 and 64-bit Arm only; this machine is riscv64$"):
         harness_objects._make(native().project, tmp_path)
+
+
+def test_without_valgrind_the_harness_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lane is tried with it; natively all lanes are."""
+
+    def not_there(*_: object, **__: object) -> NoReturn:
+        raise CannotStart("valgrind: No such file or directory")
+
+    version = resources.version
+    monkeypatch.setattr(resources, "version", lambda tool: "" if tool == "valgrind" else version(tool))
+    monkeypatch.setattr(harness_objects, "memcheck", not_there)
+    harness_objects._make(native().project, tmp_path)
+    works = json.loads((tmp_path / "starts").read_text(encoding="utf-8"))
+
+    assert {name for name in works if name.startswith("checked")} == {"checked dynamic"}
+    assert {"program static by ld", "program dynamic"} <= works.keys()
