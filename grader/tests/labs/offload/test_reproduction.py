@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from grader.assignment.samples import program_of
 from grader.tests.labs.offload.sent import SAMPLES
 from grader.tests.support.command import ROOT, grade
 
@@ -18,8 +19,8 @@ def test_a_race_is_a_comment_at_the_end(tmp_path: Path) -> None:
     sample = SAMPLES / "wrong_answer" / "marks_done_early"
     done = grade("repro", sample, "runner/ring_of_two")
     (tmp_path / "repro.py").write_text(done.out, encoding="utf-8")
-    for path in (sample / "offload.py", _DEVICE):
-        shutil.copy(path, tmp_path)
+    (tmp_path / "offload.py").write_bytes(program_of(sample, "offload.py"))
+    shutil.copy(_DEVICE, tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "repro.py"]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
     comment = " ".join(line.strip("# ") for line in done.out.splitlines()[-8:] if line.startswith("    # "))

@@ -101,6 +101,7 @@ def test_where_there_is_no_gold_ld_links(monkeypatch: pytest.MonkeyPatch, tmp_pa
         return run(work, command, **options)  # type: ignore[arg-type]
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("grader.runtime.native.compile.harness_objects._READ", {})
     monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name == "ld.gold" else usual(name, *rest))
     monkeypatch.setattr("grader.runtime.native.compile.link.harness_objects", seen)
     monkeypatch.setattr(Workspace, "run", without_gold)
