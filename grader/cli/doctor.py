@@ -111,6 +111,6 @@ def doctor() -> ExitCode:
         console.print(f"a whole grading of {lab}: {result}")
         paces += [] if hindered else [open_lab(lab).runtime.pace()]
     if paces:
-        said = slowness(max(paces)) or "this machine is as fast as usual, and time limits are not extended"
-        console.print(f"pace: {said}")
+        usual = "this machine is as fast as usual, and time limits are not extended"
+        console.print(f"pace: {slowness(max(paces)) or usual}")
     return ExitCode.ACCEPTED if len(paces) == len(present()) else ExitCode.JUDGE_ERROR

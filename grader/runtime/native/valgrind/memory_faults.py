@@ -116,7 +116,7 @@ class Checked:
     @property
     def late(self) -> bool:
         """Whether a limit of time was reached, or no time was left for some cases."""
-        return bool(self.hung or self.unchecked)
+        return bool(self.hung or (self.unchecked and not self.stopped))
 
     @property
     def unseen(self) -> frozenset[int]:
