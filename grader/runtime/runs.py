@@ -87,7 +87,7 @@ def has_become_slower(work: Workspace, runtime: Runtime, *, since: float) -> boo
     if when < since:
         pace = runtime.pace_now()
         _timed[runtime.language] = time.monotonic(), pace
-    if pace >= max(_SLOWER * budget.pace, 1.0):
+    if pace >= _SLOWER * budget.pace:
         budget.begin_again(pace)
         return True
     if pace >= MOST_PACE:
