@@ -6,6 +6,8 @@ of points that a sample may keep. All ranges of a lab are in one file (keeps.tom
 A program that differs from another sample in a few lines is that sample and a patch: `base = "accepted/NAME"` in its
 label and mistake.patch beside it, so that a reader opens the mistake and not four hundred lines. git applies the patch;
 it is there wherever a clone is, and knows all that a patch may hold.
+
+Some samples of a lab together show all that all of them show; they are named in covering.toml.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from grader.core.verdict import Verdict
 from grader.system import process
 from grader.system.process import Patience
 
-LABEL, KEEPS, PATCH = "expect.toml", "keeps.toml", "mistake.patch"
+LABEL, KEEPS, COVERING, PATCH = "expect.toml", "keeps.toml", "covering.toml", "mistake.patch"
 _DEPTH = 3
 _BASE = re.compile(r"\w+/\w+", re.ASCII)
 _SAMPLES = Path(__file__).parents[2] / "submissions"
@@ -76,6 +78,13 @@ def program_of(sample: Path, source_name: str) -> bytes:
 def samples_in(folder: Path, source_name: str) -> list[Path]:
     """Return the folders of all samples of a lab, sorted; `folder` is that of the lab."""
     return sorted({path.parent for name in (source_name, PATCH) for path in folder.glob(f"*/*/{name}")})
+
+
+def covering_samples(folder: Path, source_name: str) -> list[Path]:
+    """Return the folders of the samples that cover a lab, in their order: all where nothing is written down."""
+    if not (folder / COVERING).exists():
+        return samples_in(folder, source_name)
+    return [folder / name for name in _toml(folder / COVERING)["samples"]]
 
 
 def _patched(base: bytes, patch: Path, source_name: str) -> bytes:

@@ -14,7 +14,7 @@ from grader import pipeline
 from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
-from grader.assignment.samples import PATCH, label_of
+from grader.assignment.samples import PATCH, covering_samples, label_of
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, GraderError
 from grader.core.record import Record
@@ -25,9 +25,9 @@ _NOT_CASES = ("rubric.toml", "handout.toml", "mistakes.toml")
 _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
-_SHARE = 20
-"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
-time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
+SHARE = 20
+"""Of the random traces of a case a sample of a mistake is played with one in so many, but with --all-samples. What all
+of them cost is mostly time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -41,9 +41,22 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         return OneItemFile.from_parent(parent, path=path, lab=lab, item=CaseItem, label=path.stem)
     program = path.name in (lab.source_name, PATCH)
     sample = top == "submissions" and program and len(place.parts) == _SAMPLE_DEPTH
-    if sample and parent.config.getoption("--submission") is None:
+    if sample and parent.config.getoption("--submission") is None and _is_graded(lab, path.parent, parent.config):
         return OneItemFile.from_parent(parent, path=path, lab=lab, item=SampleItem, label=path.parent.name)
     return None
+
+
+def _is_graded(lab: Lab, sample: Path, config: pytest.Config) -> bool:
+    """Whether a sample covers something, all of them are to be graded, or it is below a path that was given."""
+    if config.getoption("--all-samples") or sample in _covering(lab.name):
+        return True
+    given = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.invocation_params.args)
+    return any(sample.is_relative_to(path) or sample == path.parent for path in given)
+
+
+@cache
+def _covering(lab: str) -> frozenset[Path]:
+    return frozenset(covering_samples(_ROOT / "submissions" / lab, open_lab(lab).source_name))
 
 
 class OneItemFile(pytest.File):
@@ -59,7 +72,7 @@ class OneItemFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case: run with the submission of --submission, else with all accepted samples."""
+    """One case: run with the submission of --submission, else with the accepted samples."""
 
     def __init__(self, *, lab: Lab, **rest: Any) -> None:
         super().__init__(**rest)
@@ -71,7 +84,8 @@ class CaseItem(pytest.Item):
         submission = self.config.getoption("--submission")
         if submission is None:
             for sample in accepted_samples(self.lab.name):
-                _demand(graded(self.lab.name, sample), case)
+                if self.config.getoption("--all-samples") or sample in _covering(self.lab.name):
+                    _demand(graded(self.lab.name, sample), case)
         else:
             _demand(graded(self.lab.name, Path(submission)), case)
 
@@ -92,7 +106,7 @@ class SampleItem(CaseItem):
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
         folder = self.path.parent
-        record = graded(self.lab.name, folder)
+        record = graded(self.lab.name, folder, share=1 if self.config.getoption("--all-samples") else SHARE)
         expected = Verdict(folder.parent.name)
         label = label_of(folder)
         if record.failed_stages:
@@ -116,12 +130,12 @@ class CaseFailed(Exception):
 
 
 @cache
-def graded(lab: str, path: Path) -> Record:
-    """Grade a submission, once per process; of random traces a sample of a mistake plays one in `_SHARE`."""
+def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
+    """Grade a submission, once per process; of random traces a sample of a mistake plays one in `share`."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
     is_mistake = path.is_relative_to(_ROOT / "submissions") and path.parent.name != Verdict.ACCEPTED
-    cases = tuple(map(_shortened, selected.cases)) if is_mistake else selected.cases
+    cases = tuple(_shortened(case, share) for case in selected.cases) if is_mistake else selected.cases
     return pipeline.grade(path, opened_lab, cases, hidden=selected.hidden)
 
 
@@ -134,11 +148,11 @@ def _part(lab: str) -> CaseSelection:
         raise CaseFailed(str(error)) from None
 
 
-def _shortened(case: Case) -> Case:
+def _shortened(case: Case, share: int) -> Case:
     """Return a case of random traces with the first of them."""
     if case.generated is None:
         return case
-    return replace(case, generated=case.generated.first(-(-len(case.generated.traces) // _SHARE)))
+    return replace(case, generated=case.generated.first(-(-len(case.generated.traces) // share)))
 
 
 def accepted_samples(lab: str) -> list[Path]:

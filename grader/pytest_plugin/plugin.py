@@ -1,8 +1,9 @@
 """A pytest plugin that shows cases and labelled submissions as test items.
 
 `pytest cases --submission PATH` grades one submission once and shows each case with its own result. Without the
-option each case is an item that every accepted sample must pass, and each labelled submission below `submissions/`
-is an item that must get its verdict.
+option each case is an item that accepted samples must pass, and labelled submissions below `submissions/` are items
+that must get their verdicts: those that together show all that all of them show (covering.toml), all of them with
+`--all-samples`, and those below a path that is given.
 
 Every pytest run in this environment loads this module, whatever it tests. So the grader is imported only when the first
 such file is found.
@@ -18,12 +19,18 @@ _FOLDERS = {Path(__file__).parents[2] / name for name in ("cases", "submissions"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option --submission, which names a submission to grade."""
-    parser.getgroup("grader").addoption(
+    """Add the options --submission, which names a submission to grade, and --all-samples."""
+    group = parser.getgroup("grader")
+    group.addoption(
         "--submission",
         metavar="PATH",
         default=None,
         help="grade this submission and show each case as an item",
+    )
+    group.addoption(
+        "--all-samples",
+        action="store_true",
+        help="grade all labelled samples with all random traces, not only those that cover each lab",
     )
 
 

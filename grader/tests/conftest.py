@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment.samples import covering_samples, samples_in
+from grader.labs import LABS
 from grader.pytest_plugin.items import SampleItem
 from grader.runtime.native.scan import libc_names
 from grader.system import sandbox
 from grader.system.confine.launcher import machine
 from grader.tests.support.browser import NO_CHROMIUM
+from grader.tests.support.command import ROOT
 
 _GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,7 +38,7 @@ _OBJECTS_UNTIL_COLLECTION = 100_000
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register a marker, collect garbage rarely. A machine that checks our work must not correct it."""
-    config.addinivalue_line("markers", "all_samples: needs the record of every sample, so it runs last")
+    config.addinivalue_line("markers", "all_samples: about all samples of a lab; only with --all-samples, and last")
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, 50, 100)
     if config.getoption("--update-golden") and os.environ.get("CI"):
         raise pytest.UsageError(
@@ -43,8 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with hostile batches, the longest, then samples. What they grade is kept for others (see graded.py)."""
+    if not config.getoption("--all-samples"):
+        needless = [item for item in items if item.get_closest_marker("all_samples")]
+        config.hook.pytest_deselected(items=needless)
+        items[:] = [item for item in items if item not in needless]
     items.sort(key=_order)
 
 
@@ -70,6 +77,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for wha
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as below nohup
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def samples_of(request: pytest.FixtureRequest) -> Callable[[str], list[Path]]:
+    """The samples of a lab that this run is about: those that cover it, or all."""
+
+    def chosen(lab: str) -> list[Path]:
+        choose = samples_in if request.config.getoption("--all-samples") else covering_samples
+        return choose(ROOT / "submissions" / lab, LABS[lab].source_name)
+
+    return chosen
 
 
 @pytest.fixture

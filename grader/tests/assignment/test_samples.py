@@ -10,12 +10,24 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import samples
-from grader.assignment.samples import KEEPS, LABEL, PATCH, is_patched, label_of, program_of, samples_in
+from grader.assignment.samples import (
+    COVERING,
+    KEEPS,
+    LABEL,
+    PATCH,
+    covering_samples,
+    is_patched,
+    label_of,
+    program_of,
+    samples_in,
+)
 from grader.assignment.source import collect
 from grader.core.errors import UsageError
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
 from grader.tests.support.command import ROOT, grade
+from grader.tests.support.covering import all_known, claimed_by, covering, shown_by
+from grader.tests.support.graded import all_graded
 
 _FOLDER = ROOT / "submissions"
 _PATCHED = _FOLDER / "hybrid" / "wrong_answer" / "adopts_before_free_page"
@@ -54,6 +66,37 @@ def test_each_patch_applies(lab: str) -> None:
 
         assert program_of(sample, source_name) != program_of(base, source_name)
         assert sum(line.startswith(("+", "-")) for line in lines) <= 30, sample
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_chosen_samples_cover_what_all_of_them_show(lab: str) -> None:
+    """Verdicts, rules of labels, attacks, styles and the table of mistakes; else: run scripts/golden."""
+    written = tomllib.loads((_FOLDER / lab / COVERING).read_text(encoding="utf-8"))
+    covered = {words for sample in written["samples"].values() for words in sample}
+    claimed = {words for sample in all_samples(lab) for words in claimed_by(sample)}
+
+    assert claimed - covered == set()
+    assert all_known(lab) - covered == {*written["unshown"]}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("lab", LABS)
+def test_a_chosen_sample_shows_what_it_was_chosen_for(lab: str) -> None:
+    """Also after a change of the diagnosis; else: run scripts/golden, and read what is no longer shown."""
+    samples = covering_samples(_FOLDER / lab, LABS[lab].source_name)
+    chosen = tomllib.loads((_FOLDER / lab / COVERING).read_text(encoding="utf-8"))["samples"]
+    missing = {}
+    for sample, record, words in zip(samples, all_graded(lab, samples), chosen.values(), strict=True):
+        missing[sample.name] = {*words} - shown_by(lab, sample, record)
+
+    assert {name: words for name, words in missing.items() if words} == {}
+
+
+def test_few_samples_that_show_most_come_first() -> None:
+    """Until all is shown."""
+    shown = {name: frozenset(words) for name, words in {"a": "xy", "b": "xyz", "c": "vw", "d": "z"}.items()}
+
+    assert covering(shown) == {"b": frozenset("xyz"), "c": frozenset("vw")}
 
 
 def test_a_sample_that_is_a_patch_is_graded_like_any_other() -> None:

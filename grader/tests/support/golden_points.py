@@ -1,7 +1,9 @@
-"""Write into `submissions/LAB/keeps.toml` the range of points that each sample may keep, computed from its points now.
+"""Write what is computed of the labelled samples of each lab, into `submissions/LAB/`.
 
-Samples are graded as the tests grade them, with a part of the random traces. It is run by `scripts/golden`. Then read
-`git diff`: a changed range is a decision, not a detail. Verdicts and rules are written by people and are never changed.
+`keeps.toml` has the range of points that each sample may keep: a new one around its points where they are outside.
+The range of an attack is written by a person. `covering.toml` has the samples that `scripts/test` grades. Samples are
+graded as the tests grade them, with a part of the random traces. It is run by `scripts/golden`. Then read `git diff`: a
+changed range is a decision, not a detail. Verdicts and rules are written by people and are never changed.
 """
 
 from __future__ import annotations
@@ -10,37 +12,52 @@ import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from grader.assignment.samples import KEEPS
+from grader.assignment.samples import COVERING, KEEPS, LABEL, lab_of_sample, label_of, samples_in
 from grader.core.verdict import Verdict
-from grader.pytest_plugin.items import graded
+from grader.labs import LABS
 from grader.tests.support.command import ROOT
+from grader.tests.support.covering import covering_text, shown_by
+from grader.tests.support.graded import graded
 
 _SLACK = 2
 """The points by which the score of a sample may differ with another gcc or Valgrind."""
 
 
 def main() -> None:
-    """Grade all labelled samples and write `keeps.toml` of each lab."""
+    """Grade all labelled samples and write both files of each lab."""
     if os.environ.get("CI"):
         sys.exit("golden: not in CI; what is golden is looked at by a person")
-    labels = sorted((ROOT / "submissions").glob("*/*/*/expect.toml"))
-    ranges: dict[Path, list[str]] = {}
     with ProcessPoolExecutor() as pool:
-        for label, score in zip(labels, pool.map(_score, labels), strict=True):
-            verdict, name = label.parts[-3:-1]
-            exact = verdict in (Verdict.COMPILE_ERROR, Verdict.ACCEPTED) or score == 0
-            slack = 0 if exact else _SLACK
-            most = score if exact else min(99, score + slack)
-            line = f'"{verdict}/{name}" = [{max(0, score - slack)}, {most}]\n'
-            ranges.setdefault(label.parents[2] / KEEPS, []).append(line)
-            sys.stderr.write(f"{score:4} {label.parent.relative_to(ROOT)}\n")
-    for path, lines in ranges.items():
-        path.write_text("".join(lines), encoding="utf-8")
+        for lab_name, lab in LABS.items():
+            folder = ROOT / "submissions" / lab_name
+            ranges, shown = list[str](), dict[str, frozenset[str]]()
+            samples = samples_in(folder, lab.source_name)
+            for sample, (score, words) in zip(samples, pool.map(_graded, samples), strict=True):
+                name = f"{sample.parent.name}/{sample.name}"
+                shown[name] = words
+                if (sample / LABEL).exists():
+                    ranges.append(f'"{name}" = {_range(label_of(sample), score)}\n')
+                sys.stderr.write(f"{score:4} {lab_name}/{name}\n")
+            (folder / KEEPS).write_text("".join(ranges), encoding="utf-8")
+            (folder / COVERING).write_text(covering_text(lab_name, shown), encoding="utf-8")
 
 
-def _score(label: Path) -> int:
-    return graded(label.relative_to(ROOT).parts[1], label.parent).score or 0
+def _graded(sample: Path) -> tuple[int, frozenset[str]]:
+    """Return the points of a sample, and what it shows."""
+    lab_name = lab_of_sample(sample)
+    record = graded(lab_name, sample)
+    return record.score or 0, shown_by(lab_name, sample, record)
+
+
+def _range(label: dict[str, Any], score: int) -> list[int]:
+    """Return the lowest and the highest points of a sample: those of its label, or around what it has now."""
+    if "keeps" in label and ("attack" in label or label["keeps"][0] <= score <= label["keeps"][1]):
+        return list(label["keeps"])
+    exact = label["verdict"] in (Verdict.COMPILE_ERROR, Verdict.ACCEPTED) or score == 0
+    slack = 0 if exact else _SLACK
+    return [max(0, score - slack), score if exact else min(99, score + slack)]
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ _grade = items.graded
 
 
 @cache
-def graded(lab_name: str, path: Path) -> Record:
-    """Return the record of the sample in this folder."""
-    return from_json(_kept(lab_name, path, wait=True).read_bytes())
+def graded(lab_name: str, path: Path, *, share: int = items.SHARE) -> Record:
+    """Return the record of the sample in this folder; `share` as in the items of the samples."""
+    return from_json(_kept(lab_name, path, wait=True, share=share).read_bytes())
 
 
 def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
@@ -57,12 +57,14 @@ def keep(lab_name: str, path: Path, record: Record) -> None:
     _kept(lab_name, path, wait=True, made=lambda: record)
 
 
-def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] | None = None) -> Path:
+def _kept(
+    lab_name: str, path: Path, *, wait: bool, share: int = items.SHARE, made: Callable[[], Record] | None = None
+) -> Path:
     """Return the file of a record, and make it if it does not exist.
 
     Raises `BlockingIOError` when another process is making it and `wait` is false.
     """
-    key = hashlib.sha256(grading_plan(Settings(lab=lab_name)).fingerprint.encode())
+    key = hashlib.sha256(f"{grading_plan(Settings(lab=lab_name)).fingerprint} {share}".encode())
     for file in sorted(path.iterdir()):
         if file.name not in (LABEL, PATCH):
             key.update(f"{file}\0".encode() + file.read_bytes())
@@ -72,7 +74,7 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         if not kept.exists():
-            write(kept, to_json(made() if made is not None else _grade(lab_name, path)))
+            write(kept, to_json(made() if made is not None else _grade(lab_name, path, share=share)))
     return kept
 
 

@@ -19,6 +19,7 @@ from grader.labs import open_lab
 from grader.runtime.native.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
+from grader.tests.support.covering import mistake_of
 from grader.tests.support.graded import all_graded
 
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
@@ -42,9 +43,6 @@ _TABLES_IN_VARIABLES = ("first_tables_from_a_static_array",)
 
 SHARERS = 5
 """So many programs share the accepted samples between them."""
-
-_FILLED_IN = re.compile(r"\{\w+\}")
-"""A place in a mistake's hint that is filled in."""
 
 
 @cache
@@ -194,37 +192,19 @@ def shown_programs(record: Record) -> list[ShownProgram]:
     return list({cause.cases[0]: _program(cause) for cause in causes}.values())
 
 
-@cache
-def one_for_each_mistake() -> dict[Mistake, tuple[Path, ShownProgram]]:
-    """Return for each entry of the mistake table the first sample, by its path, that shows a cause which it explains.
+def one_for_each_mistake(samples: Iterable[Path]) -> list[tuple[Path, ShownProgram]]:
+    """Return for each entry of the mistake table the first of these samples that shows a cause which it explains.
 
     A sample whose report begins with that cause goes before those that show it further down.
     """
-    lab = open_lab("paged_kv")
+    wrong = sorted({*samples} & {*WRONG})
     first: dict[Mistake, tuple[int, Path, ShownProgram]] = {}
-    for sample, record in zip(WRONG, all_graded(lab.name, WRONG), strict=True):
+    for sample, record in zip(wrong, all_graded("paged_kv", wrong), strict=True):
         for place, cause in enumerate(cause for cause in record.causes if cause.cases):
-            mistake = _mistake_of(cause.hint)
+            mistake = mistake_of("paged_kv", cause.hint)
             if mistake is not None and (mistake not in first or place < first[mistake][0]):
                 first[mistake] = (place, sample, _program(cause))
-    return {mistake: (sample, program) for mistake, (_, sample, program) in first.items()}
-
-
-def _mistake_of(hint: str) -> Mistake | None:
-    """Return the mistake with this hint: of those whose text fits, the one with the most text of its own."""
-    fitting = [mistake for mistake, pattern in _patterns() if pattern.match(hint)]
-    return max(fitting, key=lambda mistake: len(_FILLED_IN.sub("", mistake.hint)), default=None)
-
-
-@cache
-def _patterns() -> list[tuple[Mistake, re.Pattern[str]]]:
-    """Return each mistake with a pattern of its hint."""
-    mistakes = open_lab("paged_kv").mistakes
-    texts = [" ".join(mistake.hint.split()) for mistake in mistakes]
-    return [
-        (mistake, re.compile(".*?".join(map(re.escape, _FILLED_IN.split(text)))))
-        for mistake, text in zip(mistakes, texts, strict=True)
-    ]
+    return [(sample, program) for _, sample, program in first.values()]
 
 
 def _program(cause: Cause) -> ShownProgram:
