@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,15 +135,13 @@ def test_a_grader_sweeps_when_it_begins(temporary: Path) -> None:
     assert not folder.exists()
 
 
-def test_many_left_folders_cost_no_time(temporary: Path) -> None:
+def test_many_left_folders_are_removed(temporary: Path) -> None:
     """93 were found after 77 kills."""
     for number in range(200):
         (temporary / f"grade-999999999-1-{number:016x}").mkdir()
-    started = time.monotonic()
     folders.remove_abandoned(_OURS)
 
     assert list(temporary.iterdir()) == []
-    assert time.monotonic() - started < 10
 
 
 _NOWHERE = "/proc/home"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -152,14 +151,12 @@ def test_no_forged_time_makes_us_wait(monkeypatch: pytest.MonkeyPatch, microseco
 
 def test_who_floods_a_channel_is_ended() -> None:
     """It was read and thrown away until the time was over."""
-    started = time.monotonic()
     done = process.run(
         lambda ends: ["sh", "-c", f"exec yes >/proc/self/fd/{ends[0]}"],
         cwd=Path("/"), limits=Limits(wall_seconds=60), environment={"PATH": "/usr/bin:/bin"}, channels=1,
         most_channel=10_000_000,
     )  # fmt: skip
 
-    assert time.monotonic() - started < 20
     assert (done.flooded, done.timed_out, done.silent) == (True, False, False)
     assert (len(done.channels[0]), done.cut) == (10_000_000, frozenset({"channel 0"}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -134,11 +133,9 @@ def test_what_ends_under_valgrind_is_no_leak() -> None:
 def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
     """Unset memory has other contents there; a loop that depends on it must not cost minutes."""
     source = when_valgrind(f"{statement} /* HERE */")
-    started = time.monotonic()
     attempt = attempted(source, second_case(), first_case(), second_case(), valgrind=True)
     (finding,) = findings(attempt)
 
-    assert time.monotonic() - started < 20  # it is 2 s on a quiet machine; test_budget.py measures CPU time
     assert (memcheck_of(attempt).unchecked, memcheck_of(attempt).processes) == ((), 3)
     assert (finding.case, finding.operation, finding.verdict) == ("made/first", 6, Verdict.TIME_LIMIT_EXCEEDED)
     if "pause" not in statement:
