@@ -34,13 +34,13 @@ from grader.tests.support.planted import CONTEXT, Defect, Measuring, Planting, T
 
 ROOMS = ("judge", "runtime", "assignment", "result", "report", "classroom", "search", "system", "labs")
 _WORKERS = os.cpu_count() or 1
-_COVERAGE = f"""[run]
+_COVERAGE = """[run]
 source = grader
 omit = */tests/*
 parallel = true
 patch = subprocess
-context = ${{{CONTEXT}-}}
-data_file = {{folder}}/lines/coverage
+context = ${%s-}
+data_file = %s/lines/coverage
 """
 _CHEAP = 1.0
 """With --every, only tests that take at most so many seconds are tried."""
@@ -101,7 +101,7 @@ def _measure(folder: Path, house: Path) -> None:
     shutil.rmtree(folder / "lines", ignore_errors=True)
     (folder / "lines").mkdir()
     settings = folder / "coverage.ini"
-    settings.write_text(_COVERAGE.format(folder=folder), encoding="utf-8")
+    settings.write_text(_COVERAGE % (CONTEXT, folder), encoding="utf-8")
     subprocess.run(
         [
             *(house / ".venv/bin/python", "-m", "coverage", "run", f"--rcfile={settings}"),
