@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grader.assignment.samples import program_of
 from grader.runtime.native.compile.macros import Macro, Macros
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded
@@ -63,7 +64,7 @@ def test_a_message_names_the_line_of_the_macro() -> None:
     record = graded("paged_kv", SAMPLES / "compile_error" / "macro_over_void_pointer")
     cause = record.first_cause
     assert cause is not None
-    source = (SAMPLES / "compile_error" / "macro_over_void_pointer" / "llm_memory.c").read_text(encoding="utf-8")
+    source = program_of(SAMPLES / "compile_error" / "macro_over_void_pointer", "llm_memory.c").decode()
 
     assert cause.hint.endswith("What is meant is written in the macro BLOCK_ADDR, at llm_memory.c:58.")
     assert source.splitlines()[57].startswith("#define BLOCK_ADDR")
