@@ -1,6 +1,7 @@
 """The hostile suite: submissions that forge, read, damage, exhaust and corrupt, graded as a class would be.
 
 Each is an ordinary labelled sample, `submissions/LAB/VERDICT/hostile_NAME`, whose label says by `attack` what it does.
+`scripts/test` grades those that cover the lab, `scripts/test --all` all.
 """
 
 from __future__ import annotations
@@ -211,9 +212,12 @@ _LOOKS: tuple[Callable[[list[Hostile], Batch], Iterator[str]], ...] = (
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("attacks", SHARDS, ids=" and ".join)
-def test_no_sample_does_harm(attacks: tuple[str, ...]) -> None:
+def test_no_sample_does_harm(attacks: tuple[str, ...], samples_of: Callable[[str], list[Path]]) -> None:
     """One batch of each kind of attack, and everything that must hold of it: see `_LOOKS`."""
-    hostile = [sample for sample in suite() if sample.attack in attacks]
+    chosen = samples_of(lab().name)
+    hostile = [sample for sample in suite() if sample.attack in attacks and sample.folder in chosen]
+
+    assert hostile
     batch = grade_all([sample.folder for sample in hostile])
     if not [*disturbed_others(hostile, batch)]:  # then each record is that of its sample
         for sample, record in zip(hostile, batch.records, strict=False):
