@@ -1,8 +1,7 @@
 """A failing case as a C program: silent beside every accepted sample, and it fails where the sample fails.
 
 Each program is compiled once. A sample is a shared library here, built with the handout's flags, so that one program
-runs beside all of them; that the handout's own link command works is tested beside those that fail. The programs of
-all cases and of all wrong samples: `python -m grader.tests.trials.all_programs`.
+runs beside all of them; that the handout's own link command works is tested beside those that fail.
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ import pytest
 from grader.labs import open_lab
 from grader.runtime.native.c_program import c_call, c_comment, c_string, fold
 from grader.tests.support.command import SAMPLES
+from grader.tests.support.graded import graded
 from grader.tests.support.reproduced import (
     ACCEPTED,
     SHARERS,
+    WRONG,
     Bench,
     cases,
     content_under_valgrind,
@@ -27,6 +28,7 @@ from grader.tests.support.reproduced import (
     one_for_each_mistake,
     program_text,
     said,
+    shown_programs,
     silent,
 )
 
@@ -92,6 +94,20 @@ def test_a_program_for_each_mistake_fails_by_itself_where_its_sample_fails(
     assert programs
     for sample, program in programs[part::_PARTS]:
         fails_by_itself(bench, sample, [program])
+
+
+@pytest.mark.all_samples
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_each_case_is_silent_and_each_cause_fails(bench: Bench, part: int) -> None:
+    """All cases beside all accepted samples; all wrong samples with the program of each of their causes."""
+    for case in list(cases().values())[part::_PARTS]:
+        silent(bench, case, ACCEPTED)
+    for sample in WRONG[part::_PARTS]:
+        programs = shown_programs(graded("paged_kv", sample))
+
+        assert programs
+        fails_by_itself(bench, sample, programs)
 
 
 def test_a_failing_program_says_what_the_handout_wants(bench: Bench) -> None:
