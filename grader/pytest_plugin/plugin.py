@@ -30,8 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--all-samples",
         action="store_true",
-        help="grade all labelled samples with all random traces, not only those that cover each lab",
+        help="run thorough tests too, and grade all labelled samples with all random traces",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a marker for tests that take long."""
+    config.addinivalue_line("markers", "thorough: takes long, or is about all samples; only with --all-samples")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is thorough, but with `--all-samples`."""
+    if not config.getoption("--all-samples"):
+        thorough = {item for item in items if item.get_closest_marker("thorough")}
+        config.hook.pytest_deselected(items=thorough)
+        items[:] = [item for item in items if item not in thorough]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -37,8 +37,7 @@ _OBJECTS_UNTIL_COLLECTION = 100_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register a marker, collect garbage rarely. A machine that checks our work must not correct it."""
-    config.addinivalue_line("markers", "all_samples: about all samples of a lab; only with --all-samples, and last")
+    """Collect garbage rarely. A machine that checks our work must not correct it."""
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, 50, 100)
     if config.getoption("--update-golden") and os.environ.get("CI"):
         raise pytest.UsageError(
@@ -46,12 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with hostile batches, the longest, then samples. What they grade is kept for others (see graded.py)."""
-    if not config.getoption("--all-samples"):
-        needless = [item for item in items if item.get_closest_marker("all_samples")]
-        config.hook.pytest_deselected(items=needless)
-        items[:] = [item for item in items if item not in needless]
     items.sort(key=_order)
 
 
@@ -60,7 +55,7 @@ def _order(item: pytest.Item) -> int:
         return 0
     if isinstance(item, SampleItem):
         return 1
-    return 3 if item.get_closest_marker("all_samples") else 2
+    return 3 if item.get_closest_marker("thorough") else 2
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

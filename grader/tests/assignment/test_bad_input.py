@@ -124,8 +124,6 @@ def test_a_bad_path_among_good_ones() -> None:
         ("ascii", ("run", WRONG, *FEW)),
         ("ascii", ("cases",)),
         ("ascii", ("explain", "append/copy_takes_all_64_bytes")),
-        ("ascii", ("doctor",)),
-        ("latin-1", ("cases",)),
         ("latin-1", ("explain", "append/copy_takes_all_64_bytes")),
     ],
 )

@@ -10,6 +10,7 @@ from grader.core.covering import Covering
 from grader.core.verdict import Advice
 from grader.labs import LABS, open_lab
 from grader.search.beyond import checked, load_closure
+from grader.tests.support.chosen import few
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import accepted, player_of
 
@@ -35,7 +36,7 @@ def found_in(folder: Path, *changes: tuple[str, str]) -> tuple[str, tuple[Advice
         return checked(player, covering_of("block_pool"))
 
 
-@pytest.mark.parametrize("name", _PYTHON)
+@pytest.mark.parametrize("name", few(_PYTHON))
 def test_a_right_program_agrees_in_all_of_it(name: str) -> None:
     """The trial `closures` asks all of them; no trace makes a call that the lab's random traces do not make."""
     lab, covering = open_lab(name), covering_of(name)

@@ -174,11 +174,10 @@ def test_what_cases_are_worth() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """It says what is missing, and writes the matrix as a table or as a page."""
-    matrix, page = tmp_path / "kills.csv", tmp_path / "kills.html"
-    words = ("calibrate", "--lab", "hybrid", "--case", "waste/*", "--mutants", "3", "--seconds", "1", "--jobs", "2")
+    """It says what is missing, and writes the matrix as a table."""
+    matrix = tmp_path / "kills.csv"
+    words = ("calibrate", "--lab", "hybrid", "--case", "waste/*", "--mutants", "2", "--seconds", "1", "--jobs", "2")
     shown = grade(*words, "--matrix", str(matrix))
-    grade(*words, "--matrix", str(page))
     rows = list(csv.reader(matrix.read_text(encoding="utf-8").splitlines()))
 
     assert shown.code == ExitCode.NOT_ACCEPTED, shown.err  # the samples of other rules pass these cases
@@ -188,4 +187,3 @@ def test_the_command(tmp_path: Path) -> None:
     assert all(name.startswith("waste/") for name in rows[0][1:])
     assert {value for row in rows[2:] for value in row[1:]} <= {"0", "1"}
     assert len(rows) > len(list((ROOT / "submissions" / "hybrid" / "wrong_answer").iterdir())) // 2
-    assert f"hybrid · {len(rows) - 2} wrong programs · {len(rows[0]) - 1} cases" in page.read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -90,7 +91,7 @@ def costs(file: Path) -> Counter[str]:
     return seconds
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Planting:
     """Tries defects instead of running all tests."""
 
@@ -140,6 +141,8 @@ class Planting:
             try:
                 _swap(path, original, text)
                 self._run(defect, items, writer)
+            except BaseException:  # noqa: BLE001 - a fault of ours: the parent says it
+                os.write(writer, f"broken {traceback.format_exc()!r}\n".encode())
             finally:
                 os._exit(0)
         os.close(writer)
@@ -153,6 +156,8 @@ class Planting:
             path.write_text(original, encoding="utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         ran = [line.split(" ", 1) for line in said.splitlines()]
+        if ran and ran[-1][0] == "broken":
+            raise RuntimeError(ran[-1][1])
         caught = [test for word, test in ran if word == "failed"]
         if ran and ran[-1][0] == "began" and (in_time or not caught):  # it ended our process, or never ends
             caught.append(ran[-1][1])
@@ -195,7 +200,11 @@ def _read(reader: int, seconds: float) -> tuple[str, bool]:
 def functions_changed(path: Path, original: str, text: str) -> dict[tuple[str, int], CodeType]:
     """Return the new code of each function that differs, by its name and old line; {} where more than functions do."""
     changed: dict[tuple[str, int], CodeType] = {}
-    return changed if _differ(compile(original, path, "exec"), compile(text, path, "exec"), changed) else {}
+    try:
+        after = compile(text, path, "exec")
+    except SyntaxError:
+        return {}
+    return changed if _differ(compile(original, path, "exec"), after, changed) else {}
 
 
 def _differ(old: CodeType, new: CodeType, changed: dict[tuple[str, int], CodeType]) -> bool:

@@ -330,6 +330,7 @@ def test_doctor_says_what_remains_at_the_lowest_level(
     less = replace(machine(), bubblewrap="", **lacks)
     monkeypatch.setattr(doctor, "machine", lambda: less)
     monkeypatch.setattr(sandbox, "machine", lambda: less)
+    monkeypatch.setattr(doctor, "_tried", lambda _: "")
     doctor.doctor()
     shown = " ".join(capsys.readouterr().out.split())
 

@@ -48,11 +48,9 @@ def _has(need: str) -> bool:
 
 
 TRIALS = (
-    Trial(name="naive_model"),
     Trial(name="block_pool_peer"),
     Trial(name="scheduler_peer"),
     Trial(name="hybrid_peer"),
-    Trial(name="hybrid_bytes"),
     Trial(name="many_damaged_stores"),
     Trial(name="interrupted_gradings"),
     Trial(name="closures"),
@@ -67,6 +65,7 @@ TRIALS = (
     Trial(name="gradescope_life", needs=("root", "debootstrap")),
     Trial(name="arm64", needs=("root", "apt-get", "qemu-system-aarch64", "cpio"), folder=True),
     Trial(name="fresh_machines", needs=("root", "debootstrap"), folder=True),
+    Trial(name="kill_table", folder=True),
 )
 """Every trial; most of the short ones come first."""
 

@@ -1,6 +1,6 @@
 """Part 2 of the engine against a memory of bytes: replies and states agree after each operation.
 
-`python -m grader.tests.trials.hybrid_bytes` goes on to 3,000 traces.
+`scripts/test --all` goes on to 3,000 traces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.tests.hybrid.mistaken import engine_module
 from reference.tests.hybrid.test_worked_examples import _FUNCTIONS, _PAGES, _WINDOW, operation
 
 _LENGTH = 60
-_TRACES = 150
+_TRACES, _MANY_TRACES = 150, 3000
 _FITS = 1000
 
 
@@ -50,9 +50,14 @@ def differences(
                 break
 
 
-def test_the_engine_does_what_bytes_do() -> None:
-    """After every operation: the reply, free large pages, owners, slots, geometry."""
-    assert list(differences(islice(traces(), _TRACES))) == []
+@pytest.mark.parametrize("number", [_TRACES, pytest.param(_MANY_TRACES, marks=pytest.mark.thorough)])
+def test_the_engine_does_what_bytes_do(number: int) -> None:
+    """After every operation: the reply, free large pages, owners, slots, geometry.
+
+    The published allocators of Jenga, from which the five steps come, are not compared with: where several slots would
+    do they take any, and one of their defects gives out a slot twice.
+    """
+    assert list(differences(islice(traces(), number))) == []
 
 
 def test_the_traces_meet_what_matters() -> None:

@@ -1,6 +1,6 @@
 """The engine against a naive model: replies and states agree after each of 72,000 operations.
 
-`python -m grader.tests.trials.naive_model` goes on to 234,000.
+`scripts/test --all` goes on to 234,000.
 """
 
 from __future__ import annotations
@@ -105,6 +105,13 @@ def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> N
     agree(profile, chunk)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("profile", "chunk"), MORE, ids=[f"{profile.name}-{chunk}" for profile, chunk in MORE])
+def test_the_engine_agrees_with_a_naive_model_for_long(profile: Profile, chunk: int) -> None:
+    """After each of 160,000 operations."""
+    agree(profile, chunk)
+
+
 def agree(profile: Profile, chunk: int) -> None:
     """Play all traces of this chunk."""
     rng = random.Random(f"{profile.name} {chunk}")
@@ -115,7 +122,7 @@ def agree(profile: Profile, chunk: int) -> None:
 
 
 def test_at_least_60_000_operations_are_compared() -> None:
-    """The mixtures add up; with those of the trial they are more than 200,000."""
+    """The mixtures add up; with the thorough ones they are more than 200,000."""
     assert sum(profile.traces * profile.operations for profile, _ in CHUNKS) >= 60_000
     assert sum(profile.traces * profile.operations for profile, _ in CHUNKS + MORE) >= 200_000
 

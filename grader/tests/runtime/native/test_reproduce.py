@@ -96,7 +96,7 @@ def test_a_program_for_each_mistake_fails_by_itself_where_its_sample_fails(
         fails_by_itself(bench, sample, [program])
 
 
-@pytest.mark.all_samples
+@pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_each_case_is_silent_and_each_cause_fails(bench: Bench, part: int) -> None:
