@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from grader import pipeline
 from grader.assignment import case_files
 from grader.assignment.case_selection import select_cases
@@ -22,7 +20,7 @@ from grader.report.first_look import first_look as page_of
 from grader.runtime.protocol import DEFAULTS
 from grader.system.budget import Budget
 from grader.tests.support.programs import right
-from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, lab
+from grader.tests.support.toy_lab import WRONG, lab
 
 
 def cases() -> tuple[Case, ...]:
@@ -39,43 +37,6 @@ def first_look(
     read = collect(folder, looked_at.source_name, rule="")
     selected = cases() if played is None else played
     return pipeline.first_look(folder, looked_at, selected, DEFAULTS, source=read, budget=Budget())
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        WRONG,
-        edited(("return self.names.get(word)", "return self.names[word]")),
-        edited(("return self.names.get(word)", "import os; os._exit(3)")),
-        edited(("return self.names.get(word)", "while True: pass")),
-        edited(("box.users = 1", "box.users = 1 if box.users else 2")),
-        edited(("class Shelf:", "class Shelf:\n    def __new__(cls, *_): raise MemoryError")),
-    ],
-    ids=["state", "exception", "exit", "hang", "count", "all"],
-)
-def test_the_first_cause_is_that_of_the_whole_grading(tmp_path: Path, source: str) -> None:
-    """With its line, and a case that it explains."""
-    soon, whole = first_look(tmp_path, source), graded(tmp_path, source)
-    assert soon is not None
-    assert soon.first_cause is not None
-    assert whole.first_cause is not None
-
-    assert (soon.complete, soon.score) == (False, None)
-    for name in ("rule", "sentence", "hint", "clause", "operation"):
-        assert getattr(soon.first_cause, name) == getattr(whole.first_cause, name)
-    assert soon.first_cause.lines == whole.first_cause.lines
-    assert soon.first_cause.cases[0] in whole.first_cause.cases  # which may begin with a random trace that is shorter
-
-
-def test_nothing_goes_wrong_in_a_right_program(tmp_path: Path) -> None:
-    """Only public cases with given operations were played, and the page says so."""
-    record = first_look(tmp_path, RIGHT)
-    public = [case for case in cases() if case.visibility is Visibility.PUBLIC and case.generated is None]
-    assert record is not None
-
-    assert (record.causes, record.findings) == ((), ())
-    assert [outcome.case for outcome in record.outcomes] == [case.name for case in public]
-    assert f"nothing went wrong in {len(public)} public cases. No score yet: hidden ones still run." in page(record)
 
 
 def page(record: Record, view: View | None = None) -> str:

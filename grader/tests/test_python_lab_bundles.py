@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from grader.bundles.platforms import BUNDLES
-from grader.tests.support.command import Said, environment, grade_process
+from grader.tests.support.command import Said, grade_process
 from grader.tests.support.toy_house import house_with_toy
 from grader.tests.support.toy_lab import RIGHT, WRONG, edited
 
@@ -80,54 +77,3 @@ def _first_cause(record: dict[str, Any]) -> list[object]:
     """Return what a report begins with, but what it costs and how many cases show it."""
     keys = ("rule", "sentence", "clause", "hint", "lines", "operation")
     return [[*(cause[key] for key in keys), cause["cases"][:1]] for cause in record["causes"][:1]]
-
-
-def test_what_students_read_is_of_python(starter: Path) -> None:
-    """The commands, the packages, and what is not there."""
-    text = (starter / "README.md").read_text(encoding="utf-8")
-
-    assert "gcc libc6-dev python3-venv\n" in text
-    assert "valgrind" not in text.lower()
-    assert "python3 -m pytest repro.py" in text
-    assert not (starter / "Makefile").exists()
-
-
-def test_an_edited_case_is_an_error_in_words(starter: Path) -> None:
-    """Nothing is known of another trace."""
-    house = starter.parent / "edited"
-    shutil.copytree(starter / "grading", house)
-    case = house / "cases" / "toy" / "take" / "takes_the_first.toml"
-    case.write_text(case.read_text(encoding="utf-8").replace("take 1 -> [2]", "take 2 -> [2,3]"), encoding="utf-8")
-    said = grade_process("cases", "--lab", "toy", root=house, cwd=house.parent)
-
-    assert said.code == 2
-    assert "only knows the public cases" in said.err
-
-
-def test_cases_are_items_of_pytest(house: Path) -> None:
-    """Those fail that a submission fails; without a submission the accepted samples play them, which are items too."""
-    place = house.parent / "for-pytest"
-    sample = house / "submissions" / "toy" / "accepted" / "right"
-    for folder, source in {place: WRONG, sample: RIGHT}.items():
-        folder.mkdir(parents=True)
-        (folder / "shelf.py").write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "grader.pytest_plugin.plugin", "-p", "pytest_timeout"]
-    command += ["-p", "no:cacheprovider", "-rA", "cases/toy"]
-
-    def outcomes(*options: str) -> dict[str, str]:
-        done = subprocess.run(
-            [*command, *options],
-            cwd=house,
-            env=environment(house) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            timeout=200,
-            check=False,
-            text=True,
-        )
-        return dict(reversed(found) for found in re.findall(r"^(PASSED|FAILED) \S*::(\w+)", done.stdout, re.MULTILINE))
-
-    right = outcomes("submissions/toy")
-    assert (len(right), set(right.values())) == (7, {"PASSED"})
-    wrong = outcomes("--submission", str(place))
-    assert (wrong["takes_the_first"], wrong["given_back_in_order"]) == ("PASSED", "FAILED")
-    assert wrong["many"] == "FAILED"

@@ -12,17 +12,14 @@ from grader.assignment.case_files import load
 from grader.assignment.case_selection import select_cases
 from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
-from grader.core.record import Record, from_json, to_json
+from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.report import FORMATS
 from grader.report.document import View
-from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 
 FORGETS = RIGHT.replace("total=$((total + $1))", "total=$1")
-UNREADABLE = "add() {\n    if true; then total=1\n}\n"
-ENDLESS = RIGHT.replace("add() {", "add() { while :; do :; done;")
 
 
 def graded(folder: Path, source: str) -> Record:
@@ -92,43 +89,6 @@ def test_a_wrong_value_in_a_case_is_told(tmp_path: Path, operation: str, message
 
     with pytest.raises(CaseFileError, match=re.escape(message)):
         load(tmp_path / "x.toml", lab().grammar, seed=1)
-
-
-def test_without_a_known_mistake_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
-    """A lab's table of mistakes need not know every mistake."""
-    record = graded(tmp_path, FORGETS)
-
-    assert record.first_cause is not None
-    assert (record.first_cause.rule, record.first_cause.cases[0]) == ("counts", "basic/adds_all")
-    first = record.findings[0]
-    assert (first.field, first.expected, first.actual) == ("what add_all returns", "6", "3")
-
-
-def test_a_file_that_the_shell_cannot_read(tmp_path: Path) -> None:
-    """The build of a runtime is what it says."""
-    record = graded(tmp_path, UNREADABLE)
-
-    assert (record.verdict, record.score) == (Verdict.COMPILE_ERROR, 0)
-    assert record.findings[0].source[0].file == "counter.sh"
-
-
-@pytest.mark.timeout(120)
-def test_a_counter_that_hangs(tmp_path: Path) -> None:
-    """It is ended, and each case says so."""
-    record = graded(tmp_path, ENDLESS)
-
-    assert record.verdict is Verdict.TIME_LIMIT_EXCEEDED
-    assert record.score == 0
-
-
-@pytest.mark.parametrize("source", [RIGHT, BELOW, FORGETS, UNREADABLE], ids=["right", "below", "forgets", "unreadable"])
-def test_every_report_tells_of_it(tmp_path: Path, source: str) -> None:
-    """The same points and verdict in each format; as a record it comes back as it was."""
-    record = graded(tmp_path, source)
-
-    assert from_json(to_json(record)) == record
-    formats_agree(record)
-    books_agree([record])
 
 
 def test_reports_of_a_shell_script_speak_of_no_c(tmp_path: Path) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from grader.bundles.platforms import BUNDLES
 from grader.tests.support.command import Said, grade_process
 from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 
@@ -40,28 +38,3 @@ def test_a_class_is_graded_stored_shown_and_graded_again(place: Path) -> None:
     assert points == {"ada": "100", "bob": "60"}
     assert "take must refuse what is more than the total." in shown.out
     assert (regraded.code, "2 of them graded already" in regraded.err) == (1, True)
-
-
-@pytest.mark.parametrize("name", sorted(BUNDLES))
-def test_a_bundle_is_made(place: Path, name: str) -> None:
-    """With the cases of this lab, and of no other; the hidden one only where students do not see the files."""
-    said = call(place, "pack", name, f"made-{name}", "--lab", "counter")
-    files = [path for path in (place / f"made-{name}").rglob("*") if path.is_file()]
-    names = [path.as_posix() for path in files]
-    for path in (path for path in files if path.suffix == ".zip"):
-        names += zipfile.ZipFile(path).namelist()
-
-    assert said.code == 0, said.err
-    assert len([name for name in names if "counter/cases/basic/" in name]) == (4 if name == "gradescope" else 3)
-    assert [name for name in names if "cases/paged_kv" in name] == []
-
-
-def test_the_starter_bundle_grades_by_itself(place: Path) -> None:
-    """A student who has nothing else."""
-    assert call(place, "pack", "starter", "hand-out", "--lab", "counter").code == 0
-    bundle = place / "hand-out"
-    (bundle / "counter.sh").write_text(RIGHT, encoding="utf-8")
-    said = grade_process("run", "counter.sh", "--lab", "counter", cwd=bundle, root=bundle / "grading")
-
-    assert said.code == 0, said.out + said.err
-    assert "100 of 100 points" in said.out

@@ -11,7 +11,7 @@ import pytest
 from grader.assignment import case_files
 from grader.core.errors import CaseFileError
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade, grade_process
+from grader.tests.support.command import FEW, ROOT, SAMPLES, grade
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -94,21 +94,6 @@ def test_what_the_command_line_does_not_know_is_2(arguments: tuple[str | Path, .
     assert "-h" in said.err
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "it's", 'say "hi"', "new\nline", "-dash", "🙂", "[/red]", "[bold]", "esc\x1b[31m", "\udcff\udcfe"]
-)
-def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
-    """It is graded and shown, and cannot write to the terminal."""
-    folder = tmp_path / name
-    folder.mkdir(parents=True)
-    (folder / NAME).write_bytes(b"int x\n")
-    said = grade("run", "--", name, cwd=tmp_path)
-
-    assert (said.code, said.err) == (1, "")
-    assert "does not compile" in said.out.splitlines()[0]
-    assert "\x1b" not in said.out
-
-
 def test_a_bad_path_among_good_ones() -> None:
     """All of them are told, and nothing is graded: half of the reports would look like all of them."""
     said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-memory-checker", *FEW)
@@ -116,24 +101,6 @@ def test_a_bad_path_among_good_ones() -> None:
     assert (said.code, said.out) == (2, "")
     assert "nowhere: no such file or folder" in said.err
     assert "gone: no such file or folder" in said.err
-
-
-@pytest.mark.parametrize(
-    ("encoding", "arguments"),
-    [
-        ("ascii", ("run", WRONG, *FEW)),
-        ("ascii", ("cases",)),
-        ("ascii", ("explain", "append/copy_takes_all_64_bytes")),
-        ("latin-1", ("explain", "append/copy_takes_all_64_bytes")),
-    ],
-)
-def test_a_terminal_that_knows_no_unicode(encoding: str, arguments: tuple[str | Path, ...]) -> None:
-    """Lines and dashes become something else; the report is not lost."""
-    said = grade(*arguments, variables={"PYTHONIOENCODING": encoding})
-
-    assert said.code in (0, 1)
-    assert said.err == ""
-    assert said.out
 
 
 def test_a_file_of_an_old_editor(tmp_path: Path) -> None:
@@ -180,72 +147,6 @@ def test_a_file_that_is_no_case(tmp_path: Path, content: bytes, says: str) -> No
     assert any(says in line for line in lines)
     assert lines[-1] == f"{folder / 'worse.toml'}:3: unknown rule 'adress' (did you mean address?)"
     assert not any("good.toml" in line for line in lines)
-
-
-def test_a_case_that_cannot_be_read(tmp_path: Path) -> None:
-    """A folder, a link that leads nowhere, nothing at all."""
-    (tmp_path / "folder.toml").mkdir()
-    (tmp_path / "link.toml").symlink_to("nowhere")
-    for name, says in (("folder", "Is a directory"), ("link", "No such file"), ("none", "No such file")):
-        with pytest.raises(CaseFileError, match=rf"{name}\.toml:1: cannot be read: {says}"):
-            case_files.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
-
-
-def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
-    """What does not fit is not even read."""
-    for name in ("append/one", "append/two", "free/one"):
-        path = tmp_path / f"{name}.toml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(GOOD, encoding="utf-8")
-    (tmp_path / "free" / "broken.toml").write_text("", encoding="utf-8")
-
-    def fitting(pattern: str) -> list[str]:
-        return [case.name for case in case_files.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
-
-    assert fitting("append/*") == ["append/one", "append/two"]
-    assert fitting("one") == fitting("*/one") == ["append/one", "free/one"]
-    assert fitting("free/o*") == ["free/one"]
-    assert fitting("none") == []
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy with two broken cases and a broken rubric in turn."""
-    return copy_of_the_house(tmp_path_factory.mktemp("house"))
-
-
-def test_all_broken_cases_are_told_before_anything_is_graded(house: Path) -> None:
-    """Each mistake is a line of its own; exit code 2."""
-    cases = house / "cases" / "paged_kv"
-    paths = [cases / "append" / "copy_takes_all_64_bytes.toml", cases / "create" / "one_record.toml"]
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    try:
-        for path, text in zip(paths, texts, strict=True):
-            path.write_text(text.replace("create_sequence", "create_sequense", 1), encoding="utf-8")
-        said = grade_process("run", RIGHT, root=house, cwd=house)
-    finally:
-        for path, text in zip(paths, texts, strict=True):
-            path.write_text(text, encoding="utf-8")
-
-    assert (said.code, said.out) == (2, "")
-    for path in paths:
-        assert f"{path}:" in said.err
-    assert said.err.count("unknown operation 'create_sequense' (did you mean create_sequence?)") == 2
-
-
-def test_a_broken_rubric_is_told(house: Path) -> None:
-    """Whichever command needs it."""
-    path = house / "cases" / "paged_kv" / "rubric.toml"
-    text = path.read_text(encoding="utf-8")
-    try:
-        path.write_text(text.replace("points = 7", "points = 8", 1), encoding="utf-8")
-        said = [grade_process(*arguments, root=house, cwd=house) for arguments in (("run", RIGHT), ("cases",))]
-    finally:
-        path.write_text(text, encoding="utf-8")
-
-    for one in said:
-        assert (one.code, one.out) == (2, "")
-        assert one.err.endswith("rubric.toml:1: the points of all rules sum to 101; they must sum to 100\n")
 
 
 @pytest.mark.timeout(60)

@@ -34,11 +34,6 @@ def written(folder: Path, operations: str, header: str = HEADER, name: str = "ca
     return path
 
 
-def loaded(folder: Path, operations: str, header: str = HEADER) -> Case:
-    """The case that such a file holds."""
-    return case_files.load(written(folder, operations, header), lab().grammar, seed=1)
-
-
 def complaints(path: Path) -> list[str]:
     """What is wrong with a case file, `line: message` each."""
     with pytest.raises(CaseFileError) as caught:
@@ -140,13 +135,6 @@ def test_a_case_in_which_every_call_is_refused(tmp_path: Path) -> None:
     assert found == [f"{FIRST - 1}: every call is refused; add calls that must succeed"]
 
 
-def test_all_contradicted_claims_are_told_at_once(tmp_path: Path) -> None:
-    """After a claim that is wrong the reference still knows how the story goes on."""
-    found = mistakes(tmp_path, f"{CREATED}\nappend_kv 1 7 -> -1\nfork_sequence 1 2 -> NULL")
-
-    assert [line.partition(":")[0] for line in found] == [str(FIRST + 1), str(FIRST + 2)]
-
-
 @pytest.mark.parametrize(
     ("header", "line", "says"),
     [
@@ -167,13 +155,6 @@ def test_settings_that_do_not_fit(tmp_path: Path, header: str, line: int, says: 
     found = mistakes(tmp_path, CREATED, HEADER.replace("pool_blocks = 4", header))
 
     assert any(one.startswith(f"{line}: ") and says in one for one in found), found
-
-
-def test_a_pool_size_beside_an_llm_init_of_its_own(tmp_path: Path) -> None:
-    """One of the two would be ignored."""
-    found = mistakes(tmp_path, f"llm_init 64 -> engine\n{CREATED}")
-
-    assert found == ["5: the trace has its own llm_init; omit pool_blocks and pool_bytes"]
 
 
 def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
@@ -211,33 +192,6 @@ def test_a_value_of_the_wrong_type_is_not_called_missing(tmp_path: Path) -> None
 def test_a_case_without_a_clause(tmp_path: Path) -> None:
     """A semicolon alone names no sentence of the handout."""
     assert mistakes(tmp_path, CREATED, HEADER.replace("Task 4/store", " ; "))[0].startswith("2: ")
-
-
-@pytest.mark.parametrize(
-    "quotes", ["operations = '{}'", 'operations = "{}"', "operations = '''{}'''", "\noperations = '''\\\n{}'''"]
-)
-def test_lines_are_right_however_the_trace_is_quoted(tmp_path: Path, quotes: str) -> None:
-    """An address that is one line off sends its reader to the wrong place."""
-    path = written(tmp_path, "")
-    text = HEADER + quotes.replace("\\\n", "\n").format("apend_kv 1 1 -> 0")
-    path.write_text(text, encoding="utf-8")
-    place = text[: text.index("apend_kv")].count("\n") + 1
-
-    assert complaints(path) == [f"{place}: unknown operation 'apend_kv' (did you mean append_kv?)"]
-
-
-def test_repeat_writes_many_lines_in_one(tmp_path: Path) -> None:
-    """The index may be shifted and scaled; every copy has the line of the one that was written."""
-    case = loaded(tmp_path, "repeat i 1..3: create_sequence {i} {i+2} -> seq\nrepeat k 1..2: append_kv {k} {k*10} -> 0")
-    shown = [(str(operation), operation.line) for operation in case.trace.operations if not operation.implicit]
-
-    assert shown == [
-        ("create_sequence 1 3", FIRST),
-        ("create_sequence 2 4", FIRST),
-        ("create_sequence 3 5", FIRST),
-        ("append_kv 1 10", FIRST + 1),
-        ("append_kv 2 20", FIRST + 1),
-    ]
 
 
 def test_all_real_cases_load() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,22 +18,16 @@ from grader.classroom.store import Run
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
 from grader.core.record import Record, from_json, to_json
-from grader.core.verdict import RuleScore, Verdict, Visibility
-from grader.judge.case_findings import CaseFindings
-from grader.judge.score import rule_scores
+from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.document import View
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
-from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
-from grader.tests.support.programs import attempted, by_hand, changed, diagnosed_alone, first_case, judged, made, right
+from grader.tests.support.programs import first_case
 from grader.tests.support.readers import READERS
-
-_FREE_COUNT = 6
-"""Where free_local_blocks stands in a record."""
 
 _SOME = ["accepted/yoda_crlf", "wrong_answer/no_copy_on_write", "compile_error/sign_compare"]
 
@@ -59,70 +52,6 @@ def words(record: Record) -> str:
     return f"public part: {record.score} of {record.max_score} points; hidden cases not run here"
 
 
-def test_only_public_cases_are_run_and_the_others_are_weighed() -> None:
-    """What hidden cases weigh is by rule; for what is judged everywhere it is their number."""
-    chosen = select_cases(lab(), seed=1, public_only=True)
-    hidden = [case for case in every_case() if case.visibility is Visibility.HIDDEN]
-
-    assert {case.visibility for case in chosen.cases} == {Visibility.PUBLIC}
-    assert len(chosen.cases) + len(hidden) == len(every_case())
-    assert chosen.hidden is not None
-    assert chosen.hidden["leak"] == chosen.hidden["memory-error"] == len(hidden)
-    assert "compile" not in chosen.hidden
-    assert chosen.hidden["cow"] == sum(case.weight for case in hidden if case.rule == "cow") > 0
-
-
-def test_a_pattern_leaves_the_weight_of_hidden_cases() -> None:
-    """Else fewer cases would be worth more."""
-    chosen = select_cases(lab(), seed=1, pattern="append/*", public_only=True)
-
-    assert {case.name.partition("/")[0] for case in chosen.cases} == {"append"}
-    assert chosen.hidden == select_cases(lab(), seed=1, public_only=True).hidden
-
-
-@pytest.mark.parametrize(
-    ("right_ones", "wrong_ones", "hidden", "points"),
-    [(2, 0, 1, (4, 4)), (2, 0, 2, (3, 3)), (1, 1, 2, (1, 3)), (9, 1, 7, (2, 3)), (1, 0, 8, (0, 0)), (0, 1, 8, (0, 0))],
-)
-def test_a_rule_earns_its_share_of_all_its_cases(
-    right_ones: int, wrong_ones: int, hidden: int, points: tuple[int, int]
-) -> None:
-    """floor(6 x passed / all), of floor(6 x public / all); a case that fails costs a point, were it in the rounding."""
-    cases = [made(f"case{place}", "create_sequence 1 5 -> seq", rule="free-count") for place in range(10)]
-    played = [by_hand(case) for case in cases[:right_ones]]
-    played += [by_hand(case, (1, _FREE_COUNT, 2)) for case in cases[right_ones : right_ones + wrong_ones]]
-    rule = judged(*played, hidden={"free-count": hidden})[1]["free-count"]
-
-    assert (rule.points, rule.max_points) == points
-
-
-def scores(
-    found: Iterable[CaseFindings], cases: Iterable[Case], hidden: dict[str, int] | None
-) -> tuple[RuleScore, ...]:
-    """What the rules earn when these cases are all that was run."""
-    kept = list(found)
-    seen = diagnosed_alone(kept, lab()).first_cause
-    rule = seen.rule if seen is not None else None
-    return rule_scores(kept, lab().rubric, tuple(cases), builds=True, diagnosed=rule, hidden=hidden)
-
-
-@pytest.mark.parametrize("mistake", [*list(MISTAKES)[::6], ""])
-def test_what_is_earned_is_certain(mistake: str) -> None:
-    """The whole grading gives each rule as much or more, and nothing fails that costs nothing."""
-    attempt = attempted(changed(MISTAKES[mistake]) if mistake else right(), *every_case())
-    cases = [case for case in every_case() if case.visibility is Visibility.PUBLIC]
-    found = [one for one in attempt.case_findings if one.comparison.case.visibility is Visibility.PUBLIC]
-    known = scores(found, cases, weights(lab().rubric, every_case()))
-
-    for mine, whole in zip(known, scores(attempt.case_findings, every_case(), None), strict=True):
-        assert mine.points <= whole.points
-        assert mine.max_points <= whole.max_points
-        assert (mine.points == mine.max_points) == (mine.passed == mine.cases)
-    assert (
-        sum(one.max_points for one in known) == grading_plan(Settings(lab=lab().name, public_only=True)).max_score < 100
-    )
-
-
 @pytest.mark.parametrize("sample", _SOME[1:])
 def test_all_formats_tell_the_same_most(sample: str) -> None:
     """M, and the words by which nobody takes it for the whole; their readers still read them."""
@@ -143,13 +72,6 @@ def test_all_formats_tell_the_same_most(sample: str) -> None:
         assert all(row.agrees(truth) for row in BOOKS[name](table).values()), name
     assert words(record) in GRADEBOOKS["csv"]([record])
     assert "hidden cases not run here" in GRADEBOOKS["canvas-csv"]([record])
-
-
-def test_the_whole_grading_says_nothing_of_a_part() -> None:
-    """Nor does a grading of all cases of a lab that hides none."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, memory_checker=False))
-
-    assert all("public part" not in render(record, View()) for render in FORMATS.values())
 
 
 def test_records_of_before_are_read() -> None:
@@ -240,11 +162,3 @@ def test_a_hidden_case_among_public_ones_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(CaseFileError, match="hidden cases are elsewhere"):
         select_cases(there, seed=1)
-
-
-def test_no_case_follows_from_a_seed() -> None:
-    """A seed makes the words in the pools only: who knows it, knows no operation of a hidden case."""
-    one, other = (select_cases(lab(), seed=seed).cases for seed in (1, 2))
-
-    assert [case.trace.operations for case in one] == [case.trace.operations for case in other]
-    assert all(a.trace.settings["seed"] != b.trace.settings["seed"] for a, b in zip(one, other, strict=True))

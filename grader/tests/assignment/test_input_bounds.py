@@ -145,22 +145,6 @@ def test_what_is_too_much_is_one_sentence(
     assert any(says in line for line in complaint(tmp_path / "file.toml", content, read))
 
 
-def test_a_list_with_references_names_each_student_once_a_submission(tmp_path: Path) -> None:
-    """An alias is the very same value, never a copy; no tag makes an object."""
-    path = tmp_path / "submission_metadata.yml"
-    path.write_text(
-        "a: &a\n- {name: &n Jane}\n- *n\nb: {submitters: &p [{name: *n , sid: 1}]}\nc: {submitters: *p }\n"
-        "e: !!python/object/apply:os.system [true]\nf: !!int x\n",
-        encoding="utf-8",
-    )
-    found = submission_metadata.submitters(path)
-
-    assert [(name, student.name, student.sid) for name, student in found.rows] == [
-        ("b", "Jane", "1"),
-        ("c", "Jane", "1"),
-    ]
-
-
 def test_a_list_of_very_many_values_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is used, and of what is skipped."""
     monkeypatch.setattr(submission_metadata, "_MOST_NODES", 1000)

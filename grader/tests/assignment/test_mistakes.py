@@ -68,18 +68,6 @@ def test_an_entry_becomes_a_mistake(tmp_path: Path) -> None:
     assert mistake.hint == "look at {call}"
 
 
-def test_what_stands_for_several_and_what_depends_on_the_call(tmp_path: Path) -> None:
-    """A word for kinds, a sentence for each call, and a predicate of the lab by its name."""
-    text = _FIRST.replace('"Part 1/enough"', '{ take = "Part 1/enough" }').replace(
-        "rule", 'kinds = ["stops", "leak"]\nwhere = "refused"\nrule'
-    )
-    (mistake,) = loaded(tmp_path, f'[kinds]\nstops = ["crash", "hang"]\n{text}')
-
-    assert mistake.kinds == frozenset({"crash", "hang", "leak"})
-    assert mistake.clause == {"take": "Part 1/enough"}
-    assert mistake.where is refused
-
-
 def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
     """A word of [kinds] that stands for nothing readable, a call or a sentence that is none, an unknown predicate."""
     text = _FIRST.replace('"Part 1/enough"', '{ tak = "Part 1/enough", take = "Part 9", give = 3 }')

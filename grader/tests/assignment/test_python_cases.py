@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.assignment.case_files import load
-from grader.core.case import Case, Generated, pack
+from grader.core.case import Case, Generated
 from grader.core.errors import CaseFileError
 from grader.core.model import play
 from grader.tests.support.toy_lab import lab
@@ -34,19 +33,6 @@ def problems(folder: Path, text: str) -> list[str]:
 def traced(*lines: str) -> str:
     """Operations below the construction of a shelf."""
     return "operations = '''\n" + "\n".join(["shelf 4 -> null", "take 1 -> [0]", *lines]) + "\n'''\n"
-
-
-def test_values_and_words(tmp_path: Path) -> None:
-    """null and lists are JSON, words have no quotes, a refusal may be a class or a value."""
-    case = loaded(tmp_path, traced("find red -> null", "label red 2 -> null", "find red -> 2", "take 9 -> ValueError"))
-
-    assert [str(operation) for operation in case.trace.operations][2:] == [
-        "find red",
-        "label red 2",
-        "find red",
-        "take 9",
-    ]
-    assert [reply.refused for reply in case.expected.replies] == [False, False, True, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -78,19 +64,6 @@ def test_random_traces_repeat(tmp_path: Path) -> None:
     assert len(set(generated.digests)) == 3
     trace = Trace(operations=generated.traces[1])
     assert Generated.digest(step.record for step in play(lab().model(trace), trace)) == generated.digests[1]
-
-
-def test_the_first_random_traces_are_a_shorter_case(tmp_path: Path) -> None:
-    """All that belongs to the others goes with them: else a program would be asked to play other traces."""
-    generated = loaded(tmp_path, 'seeds = "3..5"\nlength = 7\n').generated
-
-    assert generated is not None
-    assert generated.packed == tuple(map(pack, generated.traces))
-    shorter = generated.first(2)
-    assert shorter == loaded(tmp_path, 'seeds = "3..4"\nlength = 7\n').generated
-    assert shorter.packed == generated.packed[:2]
-    with pytest.raises(AssertionError, match="played as another"):
-        replace(generated, traces=generated.traces[:2])
 
 
 @pytest.mark.parametrize(

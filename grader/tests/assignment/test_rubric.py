@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from grader.assignment import rubric
 from grader.core.errors import RubricError
 from grader.core.rubric import Rubric
-from grader.core.verdict import Feedback, Judged
+from grader.core.verdict import Judged
 from grader.labs.paged_kv.lab import FACETS, lab
 
 _FACETS = frozenset(facet.name for facet in FACETS)
@@ -66,19 +65,6 @@ def test_points_must_sum_to_100(tmp_path: Path, points: str, total: int) -> None
     found = mistakes(tmp_path, edited(("points = 7", f"points = {points}")))
 
     assert found == [f"1: the points of all rules sum to {total}; they must sum to 100"]
-
-
-def test_unknown_facets_calls_and_ways_of_judging(tmp_path: Path) -> None:
-    """All of them at once, each with its line and what may stand there."""
-    text = edited(('"choice"', '"choise"'), ('"append_kv"', '"apend_kv"'), ('judged = "leak"', 'judged = "leek"'))
-    found = mistakes(tmp_path, text)
-
-    assert len(found) == 3
-    lines = [line_of(text, word) for word in ("choise", "apend_kv", "leek")]
-    assert [int(line.partition(":")[0]) for line in found] == lines
-    assert ": unknown word 'choise' in rules.first-fit.facets (did you mean choice?)" in found[0]
-    assert ": unknown word 'apend_kv' in rules.traversal.allocated_by (did you mean append_kv?)" in found[1]
-    assert ": unknown rules.leak.judged 'leek' (did you mean leak?)" in found[2]
 
 
 def test_wrong_types_all_at_once(tmp_path: Path) -> None:
@@ -173,50 +159,6 @@ def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str
 
     with pytest.raises(RubricError, match=r"handout.toml:\d+: write a table \[clauses\]"):
         rubric.load_clauses(path)
-
-
-_NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-_POLICY = """feedback = "rules"
-
-[[release]]
-from = 2026-12-01T00:00:00+01:00
-feedback = "full"
-
-[[release]]
-hand_ins = 3
-feedback = "score"
-
-[[release]]
-from = 2027-01-01T00:00:00Z
-hand_ins = 2
-feedback = "full"
-"""
-
-
-@pytest.mark.parametrize(
-    ("time", "hand_in", "feedback"),
-    [
-        (_NOON - timedelta(days=2), None, Feedback.RULES),
-        (_NOON - timedelta(hours=13), 2, Feedback.FULL),  # noon minus 13 hours is midnight in that zone
-        (_NOON - timedelta(hours=13, seconds=1), 2, Feedback.RULES),
-        (_NOON, 3, Feedback.SCORE),
-        (_NOON, None, Feedback.FULL),
-        (_NOON + timedelta(days=40), 1, Feedback.FULL),
-        (_NOON + timedelta(days=40), 3, Feedback.FULL),
-    ],
-)
-def test_the_last_release_that_holds_says_what_students_see(
-    tmp_path: Path, time: datetime, hand_in: int | None, feedback: Feedback
-) -> None:
-    """By the time of the grading and the number of the hand-in; one that is not known fulfills no number."""
-    text = f"seed = 1\n{_POLICY}{REAL}".replace("seed = 20110\n", "")
-
-    assert loaded(tmp_path, text).feedback_at(time, hand_in) is feedback
-
-
-def test_without_a_policy_students_see_everything() -> None:
-    """As before there was one."""
-    assert lab().rubric.feedback_at(_NOON, 7) is Feedback.FULL
 
 
 def test_a_policy_changes_nothing_of_the_judging(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from grader.assignment.case_selection import select_cases
 from grader.bundles.platforms import BUNDLES
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_source import NAME, collected, complaint, handed_in
-from grader.tests.support.command import ROOT
 
 
 @pytest.mark.parametrize("name", BUNDLES)
@@ -37,29 +36,3 @@ def test_a_skeleton_that_belongs_to_a_bundle_is_never_graded(tmp_path: Path, nam
     assert collected(tmp_path).path == own / NAME
     assert collected(tmp_path).notes == ()
     assert collected(tmp_path / skeleton).content == (tmp_path / skeleton).read_bytes()
-
-
-def test_the_skeleton_of_a_bundle_is_no_reason_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is as near as the student's own, seen from where we stand too; the file beside the grader counts."""
-    skeleton = tmp_path / "grading" / "grader" / "labs" / "any" / "starter"
-    handed_in(skeleton, b"int skeleton;\n")
-    runtime = tmp_path / "grading" / "grader" / "runtime"
-    runtime.mkdir(parents=True)
-    (runtime / "protocol.py").touch()
-    handed_in(tmp_path.joinpath(*"abcde"))
-    monkeypatch.chdir(tmp_path)
-
-    assert collected(Path()).content == b"int x;\n"
-
-    handed_in(tmp_path / "grading", b"int beside;\n")
-    assert collected(Path()).content == b"int beside;\n"
-
-
-def test_a_folder_with_the_name_of_ours_is_searched(tmp_path: Path) -> None:
-    """It is no copy of the grader without its runtime, and a link to one is none."""
-    handed_in(tmp_path / "grader" / "labs" / "paged_kv" / "starter")
-    mark = Path("grader", "runtime", "protocol.py")
-    (tmp_path / mark.parent).mkdir(parents=True)
-    (tmp_path / mark).symlink_to(ROOT / mark)
-
-    assert collected(tmp_path).content == b"int x;\n"

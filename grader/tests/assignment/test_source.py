@@ -65,44 +65,6 @@ def powerless() -> Iterator[None]:
     os.seteuid(0)
 
 
-def test_it_says_where_in_the_folder_the_file_lies(tmp_path: Path) -> None:
-    """Nothing, when the path is that of the file or there is none; an empty file has a place too."""
-    handed_in(tmp_path / "a" / "src")
-    handed_in(tmp_path / "b", b"")
-    paths = (tmp_path / "a", tmp_path / "b", tmp_path / "a" / "src" / NAME, tmp_path / "a" / "src")
-
-    assert [collected(path).file for path in paths] == [f"src/{NAME}", NAME, "", NAME]
-
-
-def test_a_file_and_its_folder_are_the_same_submission(tmp_path: Path) -> None:
-    """Both ways to write the path lead to the same bytes; only the name differs."""
-    folder = handed_in(tmp_path / "alice")
-    by_folder, by_file = collected(folder), collected(folder / NAME)
-
-    assert by_folder.content == by_file.content == b"int x;\n"
-    assert by_folder.sha256 == by_file.sha256 != ""
-    assert by_folder.name == str(folder)
-    assert by_folder.path == by_file.path == folder / NAME
-
-
-def test_a_file_of_another_name_may_be_graded_by_its_own_path(tmp_path: Path) -> None:
-    """Whoever writes the whole path means that file."""
-    (tmp_path / "alice.c").write_bytes(b"int y;\n")
-
-    assert collected(tmp_path / "alice.c").content == b"int y;\n"
-
-
-def test_the_shallowest_is_graded_and_the_others_are_named(tmp_path: Path) -> None:
-    """An old copy in a backup folder is not what was handed in."""
-    handed_in(tmp_path / "a", b"int wanted;\n")
-    handed_in(tmp_path / "a" / "backup")
-    handed_in(tmp_path / "b" / "c" / "d")
-    source = collected(tmp_path)
-
-    assert source.content == b"int wanted;\n"
-    assert set(source.notes) == {f"not graded: a/backup/{NAME}", f"not graded: b/c/d/{NAME}"}
-
-
 def test_two_equally_near_are_asked_about(tmp_path: Path) -> None:
     """A tie is a question to the user, never a zero for the student."""
     handed_in(tmp_path / "a")
@@ -112,13 +74,6 @@ def test_two_equally_near_are_asked_about(tmp_path: Path) -> None:
         collected(tmp_path)
 
     assert f"a/{NAME}, b/{NAME}; give the path of one of them" in str(caught.value)
-
-
-def test_any_depth_is_searched(tmp_path: Path) -> None:
-    """Unpacked archives nest deeply; one that says the file is there must also grade it."""
-    handed_in(tmp_path.joinpath(*"abcdefghij"))
-
-    assert collected(tmp_path).content == b"int x;\n"
 
 
 def test_a_search_without_end_is_our_users_slip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,13 +88,6 @@ def test_a_search_without_end_is_our_users_slip(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "notes" / "8").touch()
     with pytest.raises(UsageError, match=f"more than 10 files in it; write the path of {NAME} itself"):
         collected(tmp_path)
-
-
-def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
-    """What git keeps in .git is not handed in."""
-    handed_in(tmp_path / ".git" / "x")
-
-    assert f"there is no {NAME}" in complaint(tmp_path)
 
 
 def test_a_missing_file_is_a_finding_that_names_other_c_files(tmp_path: Path) -> None:
@@ -216,14 +164,6 @@ def test_a_pipe_is_not_read(tmp_path: Path, below: str) -> None:
     assert complaint(tmp_path / below) == f"{NAME} is not a regular file"
 
 
-def test_an_empty_and_a_huge_file(tmp_path: Path) -> None:
-    """Nothing to compile, or more than anybody writes by hand."""
-    assert complaint(handed_in(tmp_path / "empty", b"")) == f"{NAME} is empty"
-    assert complaint(handed_in(tmp_path / "huge", b"/" * 5_000_000)).startswith(
-        f"{NAME} is 5.0 MB long; the limit is 1.0 MB"
-    )
-
-
 def test_nothing_there_is_our_users_slip(tmp_path: Path) -> None:
     """A path that does not exist is no submission, however long it is."""
     for name in ("nowhere", "x" * 300):
@@ -244,17 +184,6 @@ def test_what_we_may_not_read_is_never_a_zero(open_folder: Path, powerless: None
             collected(folder)
     finally:
         (folder / closed).chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    "name", ["a b", "it's", 'say "hi"', "new\nline", "-dash", "🙂", "[/red]", "esc\x1b[31m", "\udcff\udcfe"]
-)
-def test_odd_names_of_folders_are_read_and_can_be_shown(tmp_path: Path, name: str) -> None:
-    """A name may hold any bytes but / and NUL; the record holds it as UTF-8."""
-    source = collected(handed_in(tmp_path / name))
-
-    assert source.content == b"int x;\n"
-    assert source.name.encode("utf-8")
 
 
 def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import shlex
 import shutil
 from pathlib import Path
 
@@ -85,25 +82,6 @@ def test_each_submission_is_a_folder_of_the_students_own_files(place: Path) -> N
         assert exported[f"base-code/{name}"] == open_lab("paged_kv").starter[name].read_bytes()
 
 
-def test_the_list_says_who_is_who(place: Path) -> None:
-    """It lies beside what JPlag reads, which names nobody who has an id. Who has no file is named on stderr."""
-    said = call(place, "export", "--format", "jplag", "--output", "who")
-    rows = list(csv.DictReader(io.StringIO((place / "who" / "submissions.csv").read_text(encoding="utf-8"))))
-    names = " ".join(name for name in files(place / "who" / "submissions"))
-
-    assert {row["folder"]: (row["submission"], row["students"]) for row in rows} == {
-        "1001": ("ann", "Ann Example"),
-        "1003-1004": ("pair", "Cem Example; Eve Example"),
-        "up": ("odd", "Odd Example"),
-        "half": ("half", "With Id; Without Id"),
-        "jane": ("jane", ""),
-    }
-    assert "ann" not in names
-    assert "pair" not in names
-    assert "run 1: without a file, so not there: 1: empty" in said.err
-    assert "5 submissions written to who" in said.err
-
-
 def test_nothing_of_a_grading_is_there(place: Path) -> None:
     """No case, hidden or public, no rule, no points."""
     call(place, "export", "--format", "jplag", "--output", "bare")
@@ -113,32 +91,6 @@ def test_nothing_of_a_grading_is_there(place: Path) -> None:
     assert len(cases) > 100
     assert [case for case in cases if case in whole] == []
     assert b"rubric" not in whole
-
-
-def test_it_prints_the_command_of_jplag(place: Path) -> None:
-    """Every path in it exists but the result; a path with a blank is one word for a shell."""
-    said = call(place, "export", "--format", "jplag", "--output", "in words")
-    words = shlex.split(said.out)
-
-    assert words == [
-        *("java", "-jar", "jplag.jar", "--language", "c", "--base-code", "in words/base-code"),
-        *("--result-file", "in words/result", "in words/submissions"),
-    ]
-    assert all((place / path).is_dir() for path in (words[6], words[9]))
-
-
-def test_a_python_lab_is_compared_as_python(tmp_path: Path) -> None:
-    """With the modules that are given as base code."""
-    sample = ROOT / "submissions" / "scheduler" / "accepted" / "plain"
-    shutil.copytree(sample, tmp_path / "in" / "jane", ignore=shutil.ignore_patterns("*.toml"))
-    call(tmp_path, "batch", "in", "--lab", "scheduler", "--case", "memory/exact")
-    said = call(tmp_path, "export", "--format", "jplag", "--output", "jp")
-
-    assert "--language python3 " in said.out
-    assert files(tmp_path / "jp").keys() == {
-        *("base-code/kv_cache.py", "base-code/scheduler.py"),
-        *("submissions.csv", "submissions/jane/scheduler.py"),
-    }
 
 
 def test_what_cannot_be_exported_says_why(place: Path, tmp_path: Path) -> None:

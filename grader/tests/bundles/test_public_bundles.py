@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from grader.assignment.case_selection import HIDDEN_FILE, select_cases
-from grader.bundles.bundle import File
-from grader.bundles.tree import public_tree, tree
+from grader.assignment.case_selection import select_cases
+from grader.bundles.tree import tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
@@ -28,8 +25,6 @@ from grader.tests.support.readers import READERS, RUNNER
 
 PUBLIC = ("starter", "classroom50", "actions")
 RIGHT, WRONG = SAMPLES / "accepted" / "yoda_crlf", SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
-NOISY = SAMPLES / "wrong_answer" / "hostile_injects_printed_lines"
-"""Prints orders to GitHub, among others."""
 WORDS = re.compile(r"public part: (\d+) of (\d+) points; hidden cases not run here")
 
 
@@ -101,15 +96,6 @@ def test_the_search_for_hidden_cases_finds_each_of_them() -> None:
     assert told(files) == {case.name for case in hidden_cases()} != set()
 
 
-def test_a_public_bundle_says_of_hidden_cases_what_they_weigh() -> None:
-    """A number for each rule, and no word more."""
-    files: dict[str, File] = {file.name: file for file in public_tree(lab(), select_cases(lab(), seed=1).cases)}
-    text = files[f"grading/cases/{lab().name}/{HIDDEN_FILE}"].content.decode()
-    rules = "|".join(rule.id for rule in lab().rubric.rules)
-
-    assert re.fullmatch(rf"(#.*\n)+\n\[weights\]\n((?:{rules}) = \d+\n)+", text)
-
-
 def points(text: str) -> tuple[int, int]:
     """N and M, the same wherever they stand."""
     ((score, most),) = set(WORDS.findall(text))
@@ -140,43 +126,6 @@ def test_the_starter_kit_grades_what_a_student_writes(starter: Bundle, tmp_path:
     assert ran(environment / "bin" / "python", "-c", where, cwd=tmp_path, variables=variables).out.split() == [
         str(kit / "grading" / name / "__init__.py") for name in ("grader", "reference")
     ]
-
-
-@with_make
-def test_an_editor_finds_the_lines_of_what_is_wrong(starter: Bundle) -> None:
-    """The task of the kit reads what `make problems` prints: file, line and message of each cause that has a line."""
-    kit = starter.folder
-    variables = clean(starter.environment)
-    shutil.copy(WRONG / "llm_memory.c", kit)
-    (task,) = json.loads((kit / ".vscode" / "tasks.json").read_text(encoding="utf-8"))["tasks"]
-    matcher = task["problemMatcher"]["pattern"]
-    said = ran("make", "--silent", "problems", cwd=kit, variables=variables)
-    assert task["command"] in (kit / "Makefile").read_text(encoding="utf-8")
-
-    found = [one for line in said.out.splitlines() if (one := re.fullmatch(matcher["regexp"], line))]
-    assert found
-    for one in found:
-        assert one[matcher["file"]] == "llm_memory.c"
-        assert 0 < int(one[matcher["line"]]) <= len((kit / "llm_memory.c").read_bytes().splitlines())
-        assert one[matcher["severity"]] in ("error", "note")
-        assert "[" in one[matcher["message"]]
-
-
-def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(starter: Bundle) -> None:
-    """Hidden cases are in no list of it, and `repro` makes a program that fails as the report says."""
-    kit = starter.folder
-    variables = clean(starter.environment)
-    shutil.copy(WRONG / "llm_memory.c", kit)
-    said = ran("scripts/grade", "repro", "llm_memory.c", "--without-memory-checker", cwd=kit, variables=variables)
-    (kit / "repro.c").write_text(said.out, encoding="utf-8")
-    built = subprocess.run(
-        lab().reproduce_command.removesuffix(" && ./repro").split(), cwd=kit, check=False, capture_output=True
-    )
-    listed = ran("scripts/grade", "cases", cwd=kit, variables=variables)
-
-    assert (said.code, built.returncode) == (0, 0)
-    assert subprocess.run(["./repro"], cwd=kit, check=False, capture_output=True).returncode == 1
-    assert "hidden cases are not in this list" in listed.out
 
 
 def autograder(bundle: Bundle, tmp_path: Path, source: Path) -> tuple[Path, Path, dict[str, str]]:
@@ -221,53 +170,12 @@ def _scores(result: dict[str, Any]) -> list[tuple[int, int]]:
     return [(test["score"], test["max-score"]) for test in result["tests"]]
 
 
-@pytest.mark.parametrize(("broken", "code"), [("two files", 2), ("set-up", 3)])
-def test_classroom_50_gets_no_result_where_nothing_was_graded(
-    broken: str, code: int, classroom50: Bundle, tmp_path: Path
-) -> None:
-    """Then the runner says that the autograder failed, and nobody has a zero."""
-    slug, checkout, variables = autograder(classroom50, tmp_path, RIGHT)
-    (checkout / "result.json").write_text('{"score": 100}', encoding="utf-8")
-    if broken == "two files":
-        shutil.copytree(checkout / "src", checkout / "old")
-    else:
-        (slug / "grading" / "pyproject.toml").write_text("changed", encoding="utf-8")
-    said = ran("python3", slug / "autograder.py", cwd=checkout, variables=variables)
-
-    assert said.code == code
-    assert "nothing was graded, which costs no points" in said.err
-    assert sorted(path.name for path in checkout.iterdir() if path.is_file()) == []
-    assert not (tmp_path / "outputs").exists()
-
-
 def sudo(folder: Path) -> str:
     """A PATH on which `sudo apt-get` has nothing to do."""
     folder.mkdir()
     (folder / "sudo").write_text('#!/bin/sh\n[ "$1" = apt-get ]\n', encoding="utf-8")
     (folder / "sudo").chmod(0o755)
     return f"{folder}:{clean(None)['PATH']}"
-
-
-@pytest.mark.parametrize(("source", "code"), [(RIGHT, 0), (NOISY, 1)])
-def test_the_workflow_checks_a_repository(source: Path, code: int, actions: Bundle, tmp_path: Path) -> None:
-    """Its shell steps, as a runner starts them: messages at lines, a summary, reports; red where points are missing."""
-    repository = actions.folder
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    shutil.copy(source / "llm_memory.c", repository)
-    said, files = workflow_ran(repository, temporary, clean(actions.environment, PATH=sudo(tmp_path / "bin")))
-    orders = [line for line in obeyed(said.out) if not line.startswith("::notice")]
-    reports = Path(files["GITHUB_OUTPUT"].partition("=")[2].strip())
-
-    READERS["summary"](files["GITHUB_STEP_SUMMARY"], View())
-    assert said.code == code
-    assert all(line.startswith("::error file=llm_memory.c,") for line in orders)
-    assert bool(orders) == bool(code)
-    score, most = points(said.out)
-    assert (score == most) == (code == 0)
-    assert points(files["GITHUB_STEP_SUMMARY"].replace("&#58;", ":").replace("&#59;", ";")) == (score, most)
-    for name, file in {"junit": "junit.xml", "sarif": "report.sarif", "html": "report.html"}.items():
-        READERS[name]((reports / file).read_text(encoding="utf-8"), View())
 
 
 def test_a_check_that_could_not_be_done_is_said_to_be_that(actions: Bundle, tmp_path: Path) -> None:
@@ -283,17 +191,3 @@ def test_a_check_that_could_not_be_done_is_said_to_be_that(actions: Bundle, tmp_
     assert said.code == 2
     assert obeyed(said.out)[-1].startswith("::error title=self-check::nothing was checked")
     assert files == {"GITHUB_OUTPUT": "", "GITHUB_STEP_SUMMARY": ""}
-
-
-def test_the_workflow_takes_what_it_needs_and_no_more(actions: Bundle) -> None:
-    """It may read; others' actions are pinned; nothing that a student wrote is put into a script."""
-    repository = actions.folder
-    (path,) = (repository / ".github" / "workflows").iterdir()
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    ((_, job),) = workflow["jobs"].items()
-
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "permissions" not in job
-    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step["uses"]) for step in job["steps"] if "uses" in step)
-    assert all("${{" not in step.get("run", "") for step in job["steps"])
-    assert job["steps"][0]["with"] == {"persist-credentials": False}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,13 +14,13 @@ from grader.assignment.lab import Settings
 from grader.classroom import batch, fingerprint, workers
 from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
-from grader.classroom.store import Run, Store, open_store
+from grader.classroom.store import Run, Store
 from grader.classroom.workers import Graded, ProcessPool, Task, grade
-from grader.core.errors import DriverError, OtherGrader
-from grader.core.record import Record, from_json
+from grader.core.errors import OtherGrader
+from grader.core.record import Record
 from grader.labs import open_lab
-from grader.tests.support.command import ROOT, SAMPLES, environment
-from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, in_process
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.counter_lab import UNREADABLE, in_process
 from grader.tests.support.pretended import FEW_IN_C, deadly
 
 _COUNTER = Settings(lab="counter", memory_checker=False)
@@ -115,20 +112,6 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
     assert store.pending(run) == []
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"seed": 9}, {"memory_checker": True}, {"case": "append/*"}, {"allowed": ("main",)}, {"advise": True}],
-    ids=["seed", "Valgrind", "cases", "allowed symbols", "advice"],
-)
-def test_whatever_changes_a_record_changes_its_key(store: Store, c_folder: Path, changed: dict[str, Any]) -> None:
-    """A record of other options is never taken for one of these."""
-    values = {"lab": "paged_kv", "case": FEW_IN_C.case, "memory_checker": False, **changed}
-    settings = (FEW_IN_C, Settings(**values))
-    keys = [{one.entry.key for one in store.results(planned(store, c_folder, by))} for by in settings]
-
-    assert keys[0] & keys[1] == set()
-
-
 def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
     """On Valgrind only where it is used; and what differs somewhere is said."""
     checking = fingerprint.grading_plan(replace(FEW_IN_C, memory_checker=True)).made_of
@@ -154,29 +137,6 @@ def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path
 
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
-
-
-def test_a_judge_error_stops_no_other_and_is_tried_again(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No score and the reason instead; the next time it may go well."""
-    right = pipeline.grade
-
-    def broken(path: Path, *rest: Any, source: Any, **how: Any) -> Any:
-        if b"yoda" in source.content.lower():
-            raise DriverError("the driver broke")
-        return right(path, *rest, source=source, **how)
-
-    (folder / "right.sh").write_text(f"# yoda{COUNTERS['right']}", encoding="utf-8")
-    run = planned(store, folder)
-    with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "grade", broken)
-        graded(store, folder, run)
-    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
-    assert failures == {"right": "its grading broke twice: the driver broke"}
-
-    graded(store, folder, run)
-    assert [one.entry.failure for one in store.results(run) if not one.is_graded or one.entry.failure] == []
 
 
 def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, folder: Path) -> None:
@@ -220,54 +180,3 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_fold
         graded(store, folder, replace(run, fingerprint="another"))
     assert len(store.pending(run)) == 3
     assert {one.entry.failure for one in store.results(run)} == {""}
-
-
-_SHARED = """import sys
-from pathlib import Path
-from grader.classroom import batch
-from grader.classroom.database import run_locks
-from grader.classroom.store import open_store
-from grader.tests.support.counter_lab import added_counter, grade, in_process
-path, log = map(Path, sys.argv[1:])
-def counted(task):
-    log.open("a").write("x")
-    return grade(task)
-with added_counter(), open_store(path) as store, run_locks(path) as claimed:
-    batch.grade = counted
-    print("ready", flush=True)
-    sys.stdin.readline()
-    batch.grade_run(store, store.run(1), in_process, claimed, window=1, tell=lambda one: None)
-"""
-
-
-def test_two_batches_share_the_work(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Started together on one store, they grade each submission once, and both see the end."""
-    path, log = tmp_path / "shared.sqlite", tmp_path / "log"
-    with open_store(path, create=True) as store:
-        run = planned(store, folder)
-        both = [
-            subprocess.Popen(
-                [sys.executable, "-c", _SHARED, str(path), str(log)],
-                cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )
-            for _ in range(2)
-        ]  # fmt: skip
-        for one in both:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
-        for one in both:
-            one.communicate("\n", timeout=60)
-
-        assert [one.returncode for one in both] == [0, 0]
-        assert all(result.is_graded for result in store.results(run))
-        assert len(log.read_text(encoding="utf-8")) == 3
-
-
-def test_records_are_kept_as_json_that_reads_back(store: Store, folder: Path) -> None:
-    """What stands in the file is the record, with nothing about whose it is."""
-    run = planned(store, folder)
-    for done in graded(store, folder, run):
-        assert done.stored is not None
-        record = from_json(done.stored.json)
-        assert (record.score, record.verdict) == (done.stored.score, done.stored.verdict)
-        assert record.submission.students == ()

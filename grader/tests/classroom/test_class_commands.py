@@ -62,15 +62,6 @@ def call(place: Path, *words: str | Path) -> Said:
     return grade(*words, cwd=place)
 
 
-def test_runs_are_listed(place: Path) -> None:
-    """With a star at the one that counts."""
-    said = grade("runs", cwd=place, variables={"COLUMNS": "300"})
-
-    assert said.code == 0
-    assert "1*" in said.out
-    assert str(place / "in") in said.out
-
-
 def test_a_report_is_shown_by_name(place: Path) -> None:
     """Of the submission, or of whoever handed it in; another name says which one is close."""
     for name in ("yoda_tabs", "Yoda", "007", "yoda@example.edu"):
@@ -85,25 +76,6 @@ def test_a_report_is_shown_by_name(place: Path) -> None:
     assert {said.code for said in unknown.values()} == {2}
     assert [name for name, said in unknown.items() if f"(did you mean {close[name]}?)" not in said.err] == []
     assert (failed.code, "No point is given or taken until a person has looked at it" in failed.out) == (3, True)
-
-
-def test_an_export_has_a_row_for_each_submission_and_each_student(place: Path) -> None:
-    """That of one that cannot be graded has the reason and no points: it is no zero."""
-    said = call(place, "export")
-    *rows, tie, yoda, missing = csv.DictReader(io.StringIO(said.out))
-
-    assert said.code == 0
-    assert "run 1: without a score, because they need a person: 1: tie" in said.err
-    assert [row["submission"] for row in rows] == ["stops_early", "syntax"]
-    assert [row["verdict"] for row in rows] == ["wrong_answer", "compile_error"]
-    assert (yoda["submission"], yoda["verdict"], missing["verdict"]) == ("yoda_tabs", "accepted", "missing")
-    assert (rows[0]["name"], yoda["sid"], missing["name"]) == ("'=Luke", "007", "Jar Jar")
-    for row in (*rows, yoda):
-        rules = list(row)[list(row).index("overrides") + 1 : -1]
-        assert sum(int(row[rule]) for rule in rules) == int(row["score"])
-        assert row["remark"] == ""
-    assert (tie["submission"], tie["verdict"], tie["score"], tie["counts"]) == ("tie", "judge_error", "", "")
-    assert tie["remark"].startswith("needs a person: in/tie: several files can be graded:")
 
 
 def test_records_and_reports_are_exported(place: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import pytest
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.roster import Roster
 from grader.core.record import Student
-from grader.tests.support.command import ROOT, Said, environment, grade
+from grader.tests.support.command import Said, grade
 from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.counter_lab import counters_in_process
 from grader.tests.support.odd_classes import LONG, NAME, odd_folder, odd_zip, put
@@ -58,19 +55,6 @@ def told(batch: Said) -> tuple[int, int, int, int, list[str]]:
     names = [name for line in sums[5].splitlines() for name in line.rpartition(": ")[2].split(", ")]
     entries, graded, people, skipped = (int(one or 0) for one in sums.groups()[:4])
     return entries, graded, people, skipped, names
-
-
-def test_zips_of_three_students_are_not_hidden_by_the_folder_of_a_fourth(tmp_path: Path) -> None:
-    """Their only folder is called like the fourth student's."""
-    put(tmp_path / "in" / "hw3" / NAME, OTHER)
-    for name in ("anna", "ben", "cleo"):
-        put(tmp_path / "in" / f"{name}.zip", packed({f"hw3/{NAME}": GOOD}))
-    put(tmp_path / "class.csv", b"folder,name\nanna,Anna\nben,Ben\ncleo,Cleo\n")
-    batch = grade("batch", "in", "--lab", "counter", "--roster", "class.csv", cwd=tmp_path)
-    scores = {name: row["score"] for name, row in rows(grade("export", cwd=tmp_path)).items()}
-
-    assert scores == {"anna": "100", "ben": "100", "cleo": "100", "hw3": "60"}
-    assert "handed in nothing" not in batch.all
 
 
 def test_each_of_fifty_odd_entries_is_a_row_or_a_reason(tmp_path: Path) -> None:
@@ -127,31 +111,6 @@ def test_each_odd_entry_of_the_zip_of_a_class_is_a_row_or_a_reason(tmp_path: Pat
     assert {found[name]["score"] for name in ("empty", "only hidden")} == {"0"}
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_what_may_not_be_read_is_a_row_for_a_person(tmp_path: Path) -> None:
-    """A folder, a file, and a link into a folder that may not be entered; the others are graded."""
-    for name in ("ann/counter.sh", "locked/counter.sh", "locked.sh", "outside/in/counter.sh"):
-        put(tmp_path / "class" / name)
-    (tmp_path / "class" / "outside").rename(tmp_path / "outside")
-    (tmp_path / "class" / "linked").symlink_to(tmp_path / "outside" / "in")
-    for place in (tmp_path / "outside", tmp_path / "class" / "locked", tmp_path / "class" / "locked.sh"):
-        place.chmod(0)
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(0o755)
-    program = (
-        "import os, sys; from pathlib import Path; from grader.classroom.discover import find_submissions\n"
-        "os.setuid(61_000)\n"
-        "for one in find_submissions(Path(sys.argv[1]), 'counter.sh', '').submissions: print(one.name, one.failure)"
-    )
-    words = [sys.executable, "-c", program, str(tmp_path / "class")]
-    said = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False)
-    lines = dict(line.partition(" ")[::2] for line in said.stdout.splitlines())
-
-    assert lines.keys() == {"ann", "linked", "locked", "locked.sh"}, said.stderr
-    assert lines["ann"] == ""
-    assert all(lines[name] for name in ("linked", "locked", "locked.sh"))
-
-
 def test_a_student_with_the_list_of_an_export_hides_nobody(tmp_path: Path) -> None:
     """Whose folder is the only one. A real export, with its zip and a roster beside it, is found all the same."""
     listed = b"submission_1:\n  :submitters:\n  - :name: Mallory\n"
@@ -196,22 +155,3 @@ def test_who_is_listed_and_has_no_folder_is_a_row(tmp_path: Path) -> None:
         ("bob", (Student(name="Bob"),), False),
     ]
     assert [one.name for one in others.skipped] == ["ann.rar", "bob.txt", "cem.txt"]
-
-
-def test_an_ordinary_class_is_told_in_a_line_and_many_hidden_entries_in_one_more(tmp_path: Path) -> None:
-    """They are counted."""
-    put(tmp_path / "in" / "ann" / NAME)
-    first = grade("batch", "in", "--lab", "counter", cwd=tmp_path)
-    for number in range(8):
-        put(tmp_path / "in" / f".{number}")
-    second = grade("batch", "in", "--lab", "counter", cwd=tmp_path)
-
-    assert first.err.splitlines()[:2] == [
-        "in: 1 entry: 1 to be graded",
-        "run 1: 1 submission, 0 of them graded already",
-    ]
-    assert second.err.splitlines()[:3] == [
-        "in: 9 entries: 1 to be graded, 8 that are not submissions",
-        "  hidden, or added by macOS: .0, .1, .2, .3, .4, and 3 more",
-        "run 1: 1 submission, 1 of them graded already",
-    ]

@@ -28,7 +28,6 @@ from grader.cli.batch import BatchOptions, Where
 from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
-from grader.tests.support.command import ROOT
 from grader.tests.support.pretended import FEW_IN_C, deadly, murderous, task, user
 from grader.tests.support.same_result import same_result
 
@@ -121,29 +120,6 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
     assert [name for name in made if not same_result(made[name], expected[name])] == []
     assert [name for name in made if made[name].protection != expected[name].protection] == []
     assert finished(store) == finished(undisturbed) == _COUNT
-
-
-_CLOSED_WHILE_ASKED = """
-import sys, threading, time, types
-from distributed import utils
-from grader.classroom.dask_cluster import cluster
-from grader.tests.support.pretended import task, user
-def event():
-    time.sleep(threading.current_thread().name.startswith("Dask-Callback"))
-    return threading.Event()
-utils.threading = types.SimpleNamespace(**vars(threading) | {"Event": event})
-with cluster(sys.argv[1], print) as executor:
-    executor.submit(user, task())
-    (remote,) = executor._under_way.values()
-    while not remote.done():
-        time.sleep(0.01)
-    time.sleep(0.2)
-"""
-
-
-def test_a_client_is_not_closed_while_it_is_asked(there: LocalCluster) -> None:
-    """It would never answer, and Python waits for the thread that asks: Ctrl-C would not end a batch."""
-    subprocess.run([sys.executable, "-c", _CLOSED_WHILE_ASKED, address(there)], cwd=ROOT, timeout=60, check=True)
 
 
 def test_no_two_gradings_of_a_machine_have_one_user(there: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,35 +232,3 @@ def test_without_the_package_the_command_is_said(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(ToolMissing, match="scripts/setup --dask"):
         Where(jobs=1, executor="127.0.0.1:8786").workers(3)
-
-
-_SILENT = """import os, signal, subprocess, sys, time
-from grader.classroom.dask_cluster import cluster
-from grader.tests.support.pretended import task
-from grader.classroom.workers import grade
-words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
-scheduler = subprocess.Popen([*words, "--scheduler-file", sys.argv[1]], stderr=subprocess.DEVNULL)
-while not os.path.exists(sys.argv[1]):
-    time.sleep(0.1)
-import json
-address = json.load(open(sys.argv[1]))["address"].removeprefix("tcp://")
-try:
-    with cluster(address, print) as executor:
-        executor.submit(grade, task())
-        scheduler.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
-        started = time.monotonic()
-        raise KeyboardInterrupt
-except KeyboardInterrupt:
-    print(time.monotonic() - started)
-scheduler.kill()
-"""
-
-
-def test_a_scheduler_that_does_not_answer_keeps_nobody(tmp_path: Path) -> None:
-    """From Ctrl-C it is 3 s."""
-    words = [sys.executable, "-c", _SILENT, str(tmp_path / "scheduler.json")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.splitlines()[-1]) < 3

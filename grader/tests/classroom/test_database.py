@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-import os
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +14,7 @@ import pytest
 
 from grader.assignment.source import Source
 from grader.classroom.database import opened
-from grader.classroom.store import Store, open_store
+from grader.classroom.store import open_store
 from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreError, StoreFailure
 from grader.core.record import Submission
@@ -63,19 +60,6 @@ def test_a_message_with_damaged_bytes_is_shown_with_them(tmp_path: Path) -> None
         pass
 
 
-def test_a_text_that_is_no_utf_8_damages_its_row_only(store: Path, tmp_path: Path) -> None:
-    """The others are read and exported."""
-    path = tmp_path / "grades.sqlite"
-    path.write_bytes(store.read_bytes())
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE records SET points = CAST(x'7bff7d' AS TEXT) WHERE score = 100")
-    connection.close()
-    exported = grade("export", "--store", path, "--partial")
-
-    assert (exported.code, "without a score yet: 1: ada" in exported.err) == (0, True), exported.err
-    assert [row["name"] for row in csv.DictReader(io.StringIO(exported.out))] == ["Bob", "Eve"]
-
-
 _SOURCE = Source(name="llm_memory.c", content=b"int x;\n" * 1000, own_headers={"a.h": b"\xe4"}, finding=None)
 
 
@@ -101,15 +85,6 @@ def changed(path: Path, statement: str, *values: object) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement, values)
     connection.close()
-
-
-def test_what_was_handed_in_takes_little_room(path: Path) -> None:
-    """And comes back as it was."""
-    with open_store(path, read_only=True) as store:
-        assert store.source("s") == (_SOURCE.content, _SOURCE.own_headers, "")
-        (size,) = store.database.row("SELECT length(content) FROM sources") or ()  # type: ignore[misc]
-
-    assert size < len(_SOURCE.content) / 10
 
 
 _DAMAGED = [
@@ -163,18 +138,6 @@ def test_commands_tell_of_a_damaged_row(path: Path) -> None:
     assert (refused.code, "without a score yet: 3: ann, bob, cem" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize("value", [b"", b"no source", "text", 7])
-def test_a_damaged_source_is_said_and_put_back(path: Path, value: object) -> None:
-    """By whoever hands it in once more."""
-    changed(path, "UPDATE sources SET content = ?", value)
-    with open_store(path) as store:
-        with pytest.raises(StoreFailure, match=r"grades\.sqlite: .* is damaged; `grade batch FOLDER` puts it back"):
-            store.source("s")
-        store.add_sources([("s", _SOURCE)])
-
-        assert store.source("s")[0] == _SOURCE.content
-
-
 def test_a_store_that_is_only_read_is_not_changed(path: Path) -> None:
     """Not even where one may; and it can be read where one may not."""
     before = path.read_bytes(), path.stat().st_mtime_ns
@@ -186,23 +149,6 @@ def test_a_store_that_is_only_read_is_not_changed(path: Path) -> None:
         assert grade(*words, "--store", path).code == 0
 
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_a_store_in_a_folder_of_somebody_else_is_read(path: Path) -> None:
-    """Whoever may read the file may look at it."""
-    os.umask(0o022)
-    for parent in (path.parent, *path.parent.parents[:3]):
-        parent.chmod(0o755)
-    path.chmod(0o644)
-    program = (
-        "import os, sqlite3, sys; from pathlib import Path; from grader.classroom.store import Store, open_store\n"
-    )
-    program += "os.setuid(61_000)\nwith open_store(Path(sys.argv[1]), read_only=True) as s: print(s.run(1).id)"
-    words = [sys.executable, "-c", program, str(path)]
-    said = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False)
-
-    assert (said.returncode, said.stdout) == (0, "1\n"), said.stderr
 
 
 @pytest.mark.parametrize("which", ["", "-wal", "-shm"])
@@ -220,23 +166,6 @@ def test_a_store_that_is_gone_is_no_silent_loss(path: Path, which: str, how: str
             store.database.check()
         with pytest.raises(StoreFailure, match="somebody removed or replaced it"):
             store.add_record(kept("after"))
-
-
-def fill(store: Store) -> None:
-    """Until there is no room, which comes soon."""
-    for _ in store.database.rows("PRAGMA max_page_count = 1"):
-        pass
-    for number in range(1000):
-        store.add_record(kept(f"more {number}"))
-
-
-def test_a_full_disk_names_the_store_and_what_to_do(path: Path) -> None:
-    """What was kept before is there, and nothing is half."""
-    said = r"grades\.sqlite: .*the disk is full: make room there.*same command continues"
-    with pytest.raises(StoreFailure, match=said), open_store(path) as store:
-        fill(store)
-    with open_store(path) as store:
-        assert [one.score for one in store.results(store.run(1))] == [1, 1, None]
 
 
 def test_a_file_that_is_no_database_any_more_is_named(path: Path) -> None:

@@ -59,27 +59,6 @@ def test_a_folder_of_repositories(tmp_path: Path) -> None:
     assert submitted["empty"].source.finding is not None
 
 
-def test_a_flat_folder_of_files(tmp_path: Path) -> None:
-    """Each C file is a submission; folders of the same name are others, and none takes another one's place."""
-    put_all(
-        tmp_path, "jane.c", "joe_llm_memory.c", "jane/llm_memory.c", "jane.c.old/llm_memory.c", "notes.txt", "j\n.c"
-    )
-    put_all(tmp_path / "more", "jane.c/llm_memory.c", "jane/llm_memory.c", "joe.c")
-
-    assert list(found(tmp_path)) == ["j\\x0a", "jane", "jane.c", "jane.c.old", "joe_llm_memory", "more"]
-    assert list(found(tmp_path / "more")) == ["jane", "jane.c", "joe"]
-
-
-def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
-    """Two files as near: no score for anybody to guess, and the others are found."""
-    put_all(tmp_path, "jane/llm_memory.c", "tie/a/llm_memory.c", "tie/b/llm_memory.c")
-    submitted = found(tmp_path)
-
-    assert submitted["tie"].source is None
-    assert "several files can be graded: a/llm_memory.c, b/llm_memory.c" in submitted["tie"].failure
-    assert submitted["jane"].source is not None
-
-
 @pytest.mark.parametrize("inner", ["", "assignment_9_export/"])
 def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
     """Its list says who handed in what, groups too; unpacked into a folder of its own or not."""
@@ -218,11 +197,3 @@ def test_a_zip_was_unpacked_where_the_folder_of_its_name_has_its_files(tmp_path:
 
     assert rows == (["ann", "bob"] if name in KEEPS else ["ann", "ann.zip", "bob"])
     assert [one.name for one in found.skipped] == ["ann.zip"] * (name in KEEPS)
-
-
-def test_a_zip_beside_a_folder_of_another_name_is_a_submission(tmp_path: Path) -> None:
-    """Though it has the same files, in a folder of that name."""
-    put(tmp_path / "hw3" / NAME)
-    put(tmp_path / "ann.zip", packed({f"hw3/{NAME}": GOOD}))
-
-    assert [one.name for one in find_submissions(tmp_path, NAME, "starts").submissions] == ["ann", "hw3"]

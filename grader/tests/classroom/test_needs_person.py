@@ -6,20 +6,16 @@ import contextlib
 import sqlite3
 import threading
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Run, Store, open_store, prune
-from grader.classroom.workers import KILLED, LATE, Graded, ProcessPool
-from grader.core.errors import GraderError
-from grader.core.verdict import Verdict
+from grader.classroom.workers import LATE, Graded, ProcessPool
 from grader.system.budget import MOST_SECONDS
 from grader.tests.classroom.test_batch import graded, planned
 from grader.tests.support.classes import until
-from grader.tests.support.counter_lab import in_process
 from grader.tests.support.pretended import pretended, tries
 
 _BROKE = "its grading broke twice: "
@@ -47,30 +43,6 @@ def hand_in(folder: Path, **sources: str) -> None:
 def failures(store: Store, run: Run) -> dict[str, tuple[str, bool]]:
     """Why some have no score, and whether that needs a person."""
     return {one.name: (one.entry.failure, one.needs_person) for one in store.results(run) if not one.is_graded}
-
-
-@pytest.mark.parametrize(
-    "breaks", [("raises", "ValueError: boom"), ("driver", "no driver"), ("killed", KILLED)], ids=lambda one: one[0]
-)
-def test_a_grading_that_breaks_is_made_twice_and_then_needs_a_person(
-    tmp_path: Path, store: Store, folder: Path, breaks: tuple[str, str]
-) -> None:
-    """One that breaks once is graded; what needs a person is tried once more by the same command."""
-    how, why = breaks
-    make = partial(ProcessPool, 2) if how == "killed" else in_process
-    logs = [tmp_path / name for name in ("always", "once")]
-    hand_in(folder, always=f"{how} {logs[0]}", once=f"{how} {logs[1]} 1", ann="right")
-    run = planned(store, folder)
-    told = graded(store, folder, run, make)
-
-    assert failures(store, run) == {"always": (_BROKE + why, True)}
-    assert list(map(tries, logs)) == [2, 2]
-    assert len(told) == 3
-    assert len(graded(store, folder, planned(store, folder), make)) == 1
-    assert list(map(tries, logs)) == [3, 2]
-    (result,) = store.results(run, "always")
-    assert (result.verdict, result.score, result.record.score) == (Verdict.JUDGE_ERROR, None, None)
-    assert result.record.findings[0].message == _BROKE + why
 
 
 def test_a_grading_that_does_not_end_twice_needs_a_person(tmp_path: Path, store: Store, folder: Path) -> None:
@@ -114,18 +86,6 @@ def test_trouble_of_the_whole_machine_needs_no_person(
 
     assert failures(store, run) == {}
     assert tries(tmp_path / "log") == 4
-
-
-def test_every_error_says_whether_it_is_of_the_machine() -> None:
-    """Any other one counts against the submission, after a second grading, alone."""
-
-    def below(error: type[GraderError]) -> list[type[GraderError]]:
-        return [error, *(one for other in error.__subclasses__() for one in below(other))]
-
-    assert {error.__name__ for error in below(GraderError) if error.of_machine} == {
-        "ToolMissing", "CannotStart", "BrokenTool", "OtherGrader", "NoWorkers", "OutOfRoom", "StoreFailure",
-        "Unprotected", "_MachineTrouble",
-    }  # fmt: skip
 
 
 class Interrupted(BaseException):

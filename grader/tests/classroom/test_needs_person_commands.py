@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
-import json
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -108,29 +105,6 @@ def test_an_export_has_a_row_that_is_no_zero(place: Path) -> None:
     }  # fmt: skip
 
 
-def test_pages_and_reports_say_it(place: Path) -> None:
-    """The class's page, and that of each; no report takes it for a zero."""
-    page = call(place, "export", "--format", "html", "--output", "pages")
-    index = (place / "pages" / "class" / "index.html").read_text(encoding="utf-8")
-    (row,) = (line for line in index.splitlines() if 'href="../students/eve.html"' in line)
-    shown = call(place, "show", "eve")
-    found = json.loads(call(place, "show", "eve", "--format", "json").out)
-
-    assert page.code == 0
-    assert "5 reports written to pages" in page.err
-    assert "no score" in row
-    assert f"needs a person: {_BROKE}RuntimeError" in row
-    assert "<option>needs a person</option>" in index
-    assert f"needs a person: {_BROKE}RuntimeError" in (place / "pages" / "students" / "eve.html").read_text(
-        encoding="utf-8"
-    )
-    assert shown.code == 3
-    assert shown.out.startswith(f"eve: needs a person, no score\n  needs a person: {_BROKE}RuntimeError")
-    assert "No point is given or taken until a person has looked at it" in shown.out
-    assert f"eve: needs a person: {_BROKE}RuntimeError" in shown.err
-    assert (found["score"], found["verdict"], found["complete"]) == (None, "judge_error", False)
-
-
 def test_runs_and_the_same_command_say_it_too(place: Path) -> None:
     """Two need a person, one of these is tried once more, and the exit code is the same."""
     runs = " ".join(call(place, "runs").out.split())
@@ -141,22 +115,3 @@ def test_runs_and_the_same_command_say_it_too(place: Path) -> None:
     assert "│ 5 │ 2 │ 1 │ 2 │ 0 │ 86.7 │" in runs
     assert (again.code, tries(place / "eve")) == (3, before + 1)
     assert "no score until a person has looked at it: 2\n  eve: its" in again.out
-
-
-def test_one_that_broke_once_or_was_never_tried_is_not_exported(place: Path) -> None:
-    """Neither is a gap that nobody decided; with --partial the others are, and who needs a person."""
-    store = place / "once.sqlite"
-    store.write_bytes((place / "grades.sqlite").read_bytes())
-    for statement in (
-        "DELETE FROM given_up",
-        "DELETE FROM records WHERE key = (SELECT key FROM results WHERE submission = 'ada')",
-    ):
-        with contextlib.closing(sqlite3.connect(store)) as connection, connection:
-            connection.execute(statement)
-    refused = call(place, "export", "--store", store)
-    partial = call(place, "export", "--store", store, "--partial")
-
-    assert (refused.code, refused.out) == (2, "")
-    assert "run 1: without a score, because they need a person: 1: zoe\n" in refused.err
-    assert "run 1: without a score yet: 2: ada, eve\n" in refused.err
-    assert [row["submission"] for row in csv.DictReader(io.StringIO(partial.out))] == ["bob", "fay", "zoe", ""]

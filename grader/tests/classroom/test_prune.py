@@ -10,7 +10,7 @@ import pytest
 
 from grader.assignment.source import Source
 from grader.classroom.database import run_locks
-from grader.classroom.store import Run, Store, open_store, prunable, prune, runs_to_remove
+from grader.classroom.store import Run, Store, open_store, prune, runs_to_remove
 from grader.core.errors import StoreError, UsageError
 from grader.tests.classroom.test_store import RUN, entry, kept
 from grader.tests.support.command import grade
@@ -47,15 +47,6 @@ def numbers(runs: tuple[Run, ...]) -> list[int]:
     return [run.id for run in runs]
 
 
-def test_what_no_run_refers_to_goes(store: Store) -> None:
-    """Everything else stays."""
-    found = prunable(store, ())
-    prune(store, ())
-
-    assert (found.records, found.sources, found.size > 0) == (1, 1, True)
-    assert left(store) == ([1, 2, 3, 4, 5], ["k0", "k1", "k2", "k3", "k9", "shared"], ["s0", "s1", "s2", "s3"])
-
-
 def test_old_and_named_runs_go_but_for_the_one_that_counts(store: Store) -> None:
     """With what only they refer to; a run that regraded one of them stays."""
     beside = store.add_run(replace(RUN, fingerprint="9", beside=1), [entry("joe", "shared")])
@@ -70,16 +61,6 @@ def test_old_and_named_runs_go_but_for_the_one_that_counts(store: Store) -> None
         runs_to_remove(store, [2], keep=None)
     with pytest.raises(UsageError, match="no run 99"):
         runs_to_remove(store, [99], keep=None)
-
-
-def test_the_file_becomes_smaller(tmp_path: Path, store: Store) -> None:
-    """The room goes back to the disk."""
-    for number in range(400):
-        store.add_record(kept(f"more {number}"))
-    before = (tmp_path / "grades.sqlite").stat().st_size
-    prune(store, ())
-
-    assert (tmp_path / "grades.sqlite").stat().st_size < before / 4
 
 
 def test_nothing_is_taken_from_a_batch(tmp_path: Path, store: Store) -> None:

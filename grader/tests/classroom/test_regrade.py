@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from grader.assignment.lab import Settings
-from grader.assignment.source import Source
 from grader.classroom import batch
-from grader.classroom.discover import Submitted
-from grader.classroom.fingerprint import grading_plan
-from grader.classroom.store import Store, changes, open_store
-from grader.classroom.stored_result import StoredRecord
+from grader.classroom.store import Store, open_store
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.tests.support.command import SAMPLES, Said, grade
+from grader.tests.support.command import Said, grade
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.counter_lab import UNREADABLE, counters_in_process
-from grader.tests.support.graded import graded
 from grader.tests.support.odd_classes import NAME, put
 from grader.tests.support.same_result import same_result
 
@@ -82,27 +75,6 @@ def test_other_points_need_no_grading(place: Path) -> None:
     assert [name for name, record in rescored.items() if not same_result(record, graded_anew[name])] == []
     assert (old["bob"].score, rescored["bob"].score) == (60, 30)
     assert rescored["bob"].rules[-1].title == "the total never goes below zero"
-
-
-def test_what_changes_comes_first(place: Path) -> None:
-    """How many, by how much, the distribution before and after; then each with its rules."""
-    shutil.copy(place / "other.toml", place / "cases" / "rubric.toml")
-    lines = regrade(place).out.splitlines()
-
-    assert lines[:3] == [
-        "run 1 -> run 2: 1 of 3 submissions change; 0 gain points, 1 lose points, 0 get another verdict",
-        "  run 1: mean 53.3, lowest 0, lower quarter 30, median 60, upper quarter 80, highest 100",
-        "  run 2: mean 43.3, lowest 0, lower quarter 15, median 30, upper quarter 65, highest 100",
-    ]
-    assert "   30-39       0      1  ##############################" in lines
-    assert lines[lines.index("largest changes:") + 1] == "   -30  60 -> 30  bob"
-    at = lines.index("from run 1 to run 2, 1 submission changes:")
-    assert lines[at + 1 : at + 4] == [
-        "bob: 60 -> 30 points, wrong_answer",
-        "    rule  counts: 50 -> 20",
-        "and 1 with the same score, in which rules have other points",
-    ]
-    assert lines[at + 4].startswith("run 2: 4 submissions, 1 accepted, 2 not, points: mean 43.3")
 
 
 def test_a_preview_stores_nothing(place: Path) -> None:
@@ -179,33 +151,3 @@ def test_a_batch_takes_over_what_only_other_points_would_grade_again(place: Path
 
     assert "since run 1 only points or what students see changed: its records are rescored" in said.err
     assert "run 2: 5 submissions, 3 of them graded already" in said.err
-
-
-@pytest.mark.timeout(120)
-def test_a_thousand_records_are_rescored_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unpacking a record takes a hundred times as long: none is unpacked, and nothing is left to grade."""
-    plan = grading_plan(Settings(lab="paged_kv"))
-    rules = [
-        replace(rule, points={"cow": 16, "first-fit": 2}.get(rule.id, rule.points)) for rule in plan.lab.rubric.rules
-    ]
-    other = replace(
-        plan, fingerprint="other", lab=replace(plan.lab, rubric=replace(plan.lab.rubric, rules=tuple(rules)))
-    )
-    samples = ("wrong_answer/four_common_mistakes", "compile_error/sign_compare", "memory_leak/free_keeps_l2_tables")
-    stored = [StoredRecord.of("", graded("paged_kv", SAMPLES / sample)) for sample in samples]
-    submitted = [
-        Submitted(name=f"s{number:03}", source=Source(name="llm_memory.c", content=b"// %d" % number))
-        for number in range(1000)
-    ]
-    with open_store(tmp_path / "many.sqlite", create=True) as store:
-        old = batch.plan(store, plan, tmp_path, submitted)
-        keys = [key for key, _ in store.pending(old)]
-        store.add_records(replace(stored[number % 3], key=key) for number, key in enumerate(keys))
-
-        monkeypatch.setattr("grader.classroom.stored_result.unpacked", lambda _: pytest.fail("a record was unpacked"))
-        new = batch.replan(store, other, old, overrides=())
-        assert batch.rescore(store, other, old, new)
-        differing = list(changes(store, old, new))
-
-        assert store.pending(new) == []
-        assert len(differing) == 667  # the others have no point by either rubric

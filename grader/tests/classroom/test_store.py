@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -14,14 +13,12 @@ import pytest
 
 from grader.classroom import roster as rosters
 from grader.classroom.database import run_locks
-from grader.classroom.fingerprint import code
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreError, UsageError
-from grader.core.record import Override, Student
+from grader.core.record import Student
 from grader.core.verdict import Verdict
-from grader.tests.support.command import ROOT
 from grader.tests.support.handmade import outcome, record_of
 
 JANE = Student(name="Jane Doe", sid="7", email="jane@example.edu")
@@ -78,24 +75,6 @@ def test_nobody_else_may_read_a_store(tmp_path: Path, store: Store) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("grades.sqlite*")} == {0o600}
 
 
-def test_the_same_run_is_there_once(store: Store) -> None:
-    """Whatever it is made of; one that differs in anything is another one."""
-    entries = [entry("jane", students=(JANE,)), entry("joe")]
-    override = Override(submission="jane", rule="address", points=6, reason="seen", by="me")
-    first = store.add_run(RUN, entries, [override], [JANE, JANE])
-
-    assert store.add_run(RUN, entries, [override], [JANE]) == first
-    others = [
-        store.add_run(RUN, entries[:1], [override], [JANE]),
-        store.add_run(RUN, [entry("jane"), entry("joe")], [override], [JANE]),
-        store.add_run(RUN, entries, [], [JANE]),
-        store.add_run(RUN, entries, [override]),
-    ]
-    assert len({run.id for run in [first, *others]}) == 5
-    assert store.overrides(first) == (override,)
-    assert store.missing(first) == (JANE,)
-
-
 def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
     """Two that handed in the same file share it; a run of before has the record that it had."""
     run = store.add_run(RUN, [entry("jane", "k"), entry("joe", "k"), entry("jim")])
@@ -104,21 +83,6 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
 
     assert [(one.name, one.score) for one in store.results(run)] == [("jane", 1), ("jim", None), ("joe", 1)]
     assert [one.record.submission.name for one in store.results(run, "joe")] == ["joe"]
-
-
-def test_records_take_little_room_and_points_can_be_asked_for(tmp_path: Path, store: Store) -> None:
-    """What stands in the file is packed; the query that the README shows needs none of it."""
-    (query,) = re.findall(
-        r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "grader/classroom/README.md").read_text(encoding="utf-8")
-    )
-    store.add_run(RUN, [entry("jane", key="k")])
-    store.add_record(kept("k"))
-    with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
-        assert connection.execute(query).fetchall() == [("jane", 1)]
-        (size,) = connection.execute("SELECT length(packed) FROM records").fetchone()
-
-    assert store.record("k") == kept("k")
-    assert size < len(kept("k").json) / 2
 
 
 def test_what_has_no_score_says_so(store: Store) -> None:
@@ -146,18 +110,6 @@ def test_the_run_that_counts_is_chosen_by_class(store: Store) -> None:
     assert [run.id for run in store.all_current()] == [first.id, other.id]
     with pytest.raises(UsageError, match="no run 9"):
         store.run(9)
-
-
-def test_the_run_before_is_the_one_that_counts_or_the_newest(store: Store) -> None:
-    """From it a new run takes what people decided, and who is who."""
-    first, second = (store.add_run(replace(RUN, fingerprint=name), []) for name in "ab")
-    other = store.add_run(replace(RUN, folder="/other"), [])
-
-    assert store.known("paged_kv", "/class") == second
-    store.make_current(first)
-    assert store.known("paged_kv", "/class") == first
-    assert store.known("paged_kv", "/other") == other
-    assert store.known("paged_kv", "/none") is None
 
 
 def test_a_run_keeps_its_roster(store: Store) -> None:
@@ -232,23 +184,3 @@ with run_locks(Path(sys.argv[1])) as held:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
         assert ours.take(key)
-
-
-def test_a_record_is_known_by_all_of_ours_that_makes_it() -> None:
-    """A new kind of file would have to be hashed too. Templates make the programs that records show."""
-    apart = {
-        "tests",
-        "cli",
-        "report",
-        "bench",
-        "bundles",
-        "__pycache__",
-        "py.typed",
-        "starter",
-        "README.md",
-        "needs.txt",
-    }
-    files = [path for name in ("grader", "reference") for path in (ROOT / name).rglob("*") if path.is_file()]
-
-    assert {path for path in files if not apart & {*path.relative_to(ROOT).parts}} - {*code()} == set()
-    assert {path.suffix for path in code()} >= {".py", ".c", ".h", ".jinja"}

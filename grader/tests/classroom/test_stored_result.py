@@ -17,7 +17,6 @@ from grader.core.record import Override, Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
-from grader.report.class_page import class_page
 from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
@@ -41,14 +40,6 @@ def loaded(folder: Path, text: str) -> tuple[Override, ...]:
     path = folder / "decided.toml"
     path.write_text(text, encoding="utf-8")
     return stored_result.load_overrides(path, lab().rubric, ["alice", "bob"])
-
-
-def test_a_file_of_overrides_is_read(tmp_path: Path) -> None:
-    """Each field where it belongs; an empty file decides nothing."""
-    assert loaded(tmp_path, _RIGHT) == (
-        Override(submission="alice", rule="address", points=5, reason="the slot is right", by="the head TA"),
-    )
-    assert loaded(tmp_path, "") == ()
 
 
 def test_all_mistakes_are_said_with_their_lines(tmp_path: Path) -> None:
@@ -174,10 +165,3 @@ def test_the_report_of_who_was_given_all_points_names_no_cause() -> None:
 
     assert record.verdict is Verdict.ACCEPTED
     assert not any(text in report for report in reports for text in ("Start here", "What goes wrong", "full marks"))
-
-
-def test_the_page_of_a_class_shows_who_decided() -> None:
-    """In the row of the submission."""
-    record = stored_result.applied(record_of(outcome("append/one")), [DECIDED])
-
-    assert "address: 6 points instead of 1, decided by the head TA: =it is right" in class_page([record], View())

@@ -109,31 +109,6 @@ def test_an_interrupt_waits_for_nobody(tmp_path: Path, call: Callable[[str], Non
     assert [type(future.exception(timeout=1)) for future in futures] == [ProcessDied, ProcessDied]
 
 
-def test_somebody_looks_at_the_clock(tmp_path: Path) -> None:
-    """All the time."""
-    with ProcessPool(1, 2) as pool, pytest.raises(CallTimeout):
-        pool.submit(stopped, str(tmp_path)).result(timeout=120)
-
-
-class Jumping:
-    """A clock that runs a thousand times too fast, as it seems to whom Ctrl-Z stopped meanwhile."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        """The time."""
-        self.now += 1000
-        return self.now
-
-
-def test_time_that_nobody_saw_pass_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Ctrl-Z and fg a call goes on."""
-    monkeypatch.setattr("grader.classroom.workers.time", Jumping())
-    with ProcessPool(1, 300) as pool:
-        assert pool.submit(time.sleep, 2).result(timeout=60) is None
-
-
 def refuse() -> None:
     """A call that raises."""
     raise ValueError("no")

@@ -52,30 +52,6 @@ def content(one: Submitted) -> bytes:
     return one.source.content
 
 
-def test_a_folder_with_a_zip_for_each_student(tmp_path: Path) -> None:
-    """With what lies around the file, as people pack it; headers come along, hidden files do not."""
-    around = {
-        f"hw3/{NAME}": C,
-        "hw3/own.h": b"#define X\n",
-        f"hw3/.git/{NAME}": b"old",
-        f"__MACOSX/hw3/._{NAME}": b"mac",
-    }
-    put(tmp_path / "jane.zip", packed(around))
-    put(tmp_path / "joe.ZIP", packed({f"a\\b\\{NAME}": C}))
-    put(tmp_path / "jim.zip", packed({f"{'deep/' * 7}{NAME}": C, "data.bin": bytes(1000)}))
-    put(tmp_path / "team" / "handed in" / "hw3.zip", packed({NAME: C}))
-    put(tmp_path / "plain" / NAME, C)
-    put(tmp_path / "plain" / "other.zip", b"no zip")
-    submitted = found(tmp_path)
-
-    assert list(submitted) == ["jane", "jim", "joe", "plain", "team"]
-    assert {content(one) for one in submitted.values()} == {C}
-    assert submitted["jane"].source is not None
-    assert submitted["jane"].source.file == f"hw3/{NAME}"
-    assert submitted["jane"].source.own_headers == {"own.h": b"#define X\n"}
-    assert submitted["jane"].source.notes == ()
-
-
 @pytest.mark.parametrize("where", ["class.zip", "in/class.zip"])
 @pytest.mark.parametrize("wrapper", ["", "hw3/"])
 def test_one_zip_of_the_class(tmp_path: Path, where: str, wrapper: str) -> None:
@@ -199,18 +175,6 @@ def test_a_list_of_files_that_is_too_long_is_never_read(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(zip_archive, "_MOST_READ", 5_000)
     assert "the zip is broken" in found(tmp_path)["jane"].failure
-
-
-def test_the_zip_of_a_class_that_was_unpacked_beside_it_needs_a_person(tmp_path: Path) -> None:
-    """It could be that of a student: only a folder of its own name says that it was unpacked."""
-    put(tmp_path / "class.zip", packed({f"jane/{NAME}": C, f"joe/{NAME}": C}))
-    put(tmp_path / "jim.zip", packed({NAME: C}))
-    for name in ("jane", "joe"):
-        put(tmp_path / name / NAME, C)
-    submitted = found(tmp_path)
-
-    assert list(submitted) == ["class", "jane", "jim", "joe"]
-    assert "several files can be graded: jane/llm_memory.c, joe/llm_memory.c" in submitted["class"].failure
 
 
 def test_a_zip_with_more_files_than_a_class_has_names_who_packed_them(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from grader.core.record import Record, from_json
 from grader.core.verdict import Tool, Verdict
-from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, grade_process, tools
+from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, tools
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -60,30 +59,6 @@ def test_something_not_accepted_is_1() -> None:
     assert "-Werror=sign-compare" in broken.out
 
 
-def test_everything_is_shown_on_demand() -> None:
-    """Without --all a report names the other causes; with it each has its case, and how it was graded is told."""
-    short, whole = (
-        ran("run", WRONG, "--without-memory-checker", *FEW),
-        ran("run", WRONG, "--without-memory-checker", "--all", *FEW),
-    )
-
-    assert (short.code, whole.code) == (1, 1)
-    assert "How it was graded" not in short.out
-    assert "How it was graded" in whole.out
-    assert "Points, rule by rule" in whole.out
-    assert short.out.count("\n") <= 80
-
-
-def test_several_submissions_each_have_their_report() -> None:
-    """One that fails makes it 1, wherever it stands."""
-    said = ran("run", RIGHT, WRONG, RIGHT / "llm_memory.c", "--format", "json", "--without-memory-checker", *FEW)
-    found = records(said.out)
-
-    assert said.code == 1
-    assert [record.submission.name for record in found] == [str(RIGHT), str(WRONG), str(RIGHT / "llm_memory.c")]
-    assert [record.verdict for record in found] == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.ACCEPTED]
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_help_with_an_example(name: str) -> None:
     """`-h` is the same."""
@@ -93,16 +68,6 @@ def test_each_command_has_help_with_an_example(name: str) -> None:
     assert (said.code, said.err) == (0, "")
     assert examples or name in ("doctor", "schema")
     assert grade(name, "-h").out == said.out
-
-
-def test_examples_that_need_no_submission_work() -> None:
-    """Who copies one from the help gets no error."""
-    lines = [line.strip() for name in ("explain", "cases") for line in ran(name, "--help").out.splitlines()]
-    examples = {line for line in lines if line.startswith("grade ")}
-    said = {line: grade(*line.replace("'", "").split()[1:]) for line in examples}
-
-    assert len(examples) >= 3
-    assert {line: one.err for line, one in said.items() if one.code != 0} == {}
 
 
 def test_help_names_every_command() -> None:
@@ -117,13 +82,6 @@ def test_the_version_is_the_projects() -> None:
 
     assert grade("--version") == Said(code=0, out=f"{project['name']} {project['version']}\n", err="")
     assert "--version" in ran("--help").out
-
-
-def test_piped_output_has_no_escape_sequences() -> None:
-    """Nor do messages on stderr."""
-    texts = [ran("run", WRONG, *FEW), ran("cases"), ran("explain", "append/copy_takes_all_64_bytes"), ran("doctor")]
-
-    assert [one.all for one in texts if "\x1b" in one.all] == []
 
 
 def test_cases_lists_them() -> None:
@@ -159,40 +117,6 @@ def test_repro_writes_a_program() -> None:
     assert "int main(void)" in wrong.out
     assert (right.code, right.out) == (0, "")
     assert "nothing fails here" in right.err
-
-
-def test_output_is_written_at_once(tmp_path: Path) -> None:
-    """Whoever looks meanwhile sees the old file or a whole new one; nothing else is left there."""
-    path = tmp_path / "result.json"
-    path.write_text("{}", encoding="utf-8")
-    arguments = ("run", WRONG, *FEW, "--format", "json", "--output", path)
-    with subprocess.Popen(command(*arguments), cwd=ROOT, env=environment()) as process:
-        seen = []
-        while process.poll() is None:
-            seen.append(path.read_text(encoding="utf-8"))
-            time.sleep(0.005)
-    states = [json.loads(text).get("complete") for text in seen]
-
-    assert process.returncode == 1
-    assert states == sorted(states, key=[None, False, True].index)
-    assert False in states
-    assert from_json(path.read_text(encoding="utf-8")).complete
-    assert list(tmp_path.iterdir()) == [path]
-    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
-
-
-def _umask() -> int:
-    before = os.umask(0)
-    os.umask(before)
-    return before
-
-
-def test_output_is_what_would_be_printed(tmp_path: Path) -> None:
-    """With the option nothing is printed."""
-    said = grade("run", WRONG, *FEW, "--output", tmp_path / "report.txt")
-
-    assert (said.code, said.out) == (1, "")
-    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == ran("run", WRONG, *FEW).out
 
 
 def test_without_gcc(tmp_path: Path) -> None:
@@ -265,31 +189,6 @@ def test_an_interrupt_is_130_and_leaves_nothing(temporary: Path, number: signal.
     assert (process.returncode, out, err) == (130, b"", b"grade: interrupted\n")
     assert working_in(temporary) == []
     assert [path.name for path in temporary.iterdir()] == ["slow"]
-
-
-def test_an_interrupt_while_imports_load(tmp_path: Path) -> None:
-    """Whoever stops it in the first second sees no traceback either."""
-    (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    said = grade_process("cases", variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
-
-    assert (said.code, said.out, said.err) == (130, "", "grade: interrupted\n")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("run", WRONG, *FEW), ("cases",), ("schema",), ("doctor",), ("explain", "append/copy_takes_all_64_bytes")],
-    ids=["run", "cases", "schema", "doctor", "explain"],
-)
-def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str | Path, ...]) -> None:
-    """As with `grade ... | head -1`, or a pager that is left: nothing is said, and it is not the grader's fault."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        command(*arguments), cwd=ROOT, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False
-    )
-    os.close(writer)
-
-    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_option_shows_advice_in_the_report() -> None:

@@ -7,11 +7,7 @@ import subprocess
 
 import pytest
 
-from grader.assignment import case_files
-from grader.bundles.platforms import BUNDLES
 from grader.cli.app import COMMANDS
-from grader.labs import LABS, open_lab
-from grader.report import FORMATS, GRADEBOOKS
 from grader.tests.support.command import environment, grade
 
 _ASKED = """
@@ -45,37 +41,6 @@ def test_commands_are_completed(script: str) -> None:
     """All of them, and those that begin so."""
     assert set(COMMANDS) <= set(completed(script, ""))
     assert completed(script, "reg") == ["regrade"]
-
-
-@pytest.mark.parametrize(
-    ("words", "known"),
-    [
-        (("run", "--format", ""), [*FORMATS, *GRADEBOOKS]),
-        (("show", "--format", ""), [*FORMATS]),
-        (("pack", ""), [*BUNDLES]),
-        (("run", "--lab", "paged"), ["paged_kv"]),
-        (("completion", ""), ["bash", "zsh", "tcsh"]),
-    ],
-)
-def test_names_are_completed_to_what_there_is(script: str, words: tuple[str, ...], known: list[str]) -> None:
-    """Where a command takes one of a few."""
-    assert [name for name in completed(script, *words) if not name.startswith("-")] == known
-
-
-def test_options_are_completed(script: str) -> None:
-    """Those of the command that stands before."""
-    assert completed(script, "run", "--without") == ["--without-memory-checker"]
-    assert completed(script, "pack", "--repl") == ["--replace"]
-
-
-def test_cases_are_completed(script: str) -> None:
-    """By the beginning of their names."""
-    labs = [open_lab(name) for name in LABS]
-    cases = [
-        case.name for lab in labs for case in case_files.load_folder(lab.cases, lab.grammar, seed=1, pattern="fork/*")
-    ]
-
-    assert completed(script, "explain", "fork/") == cases
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])

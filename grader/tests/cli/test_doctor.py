@@ -9,7 +9,6 @@ import pytest
 from grader import pipeline
 from grader.cli.doctor import doctor
 from grader.core.errors import DriverError, ExitCode
-from grader.runtime.native.runtime import NativeRuntime
 from grader.tests.support.command import grade
 
 
@@ -22,17 +21,6 @@ def test_doctor_says_what_is_installed() -> None:
     assert "install what is missing" not in said.out
     assert "a whole grading of paged_kv: works" in said.out
     assert "pace: this machine is " in said.out
-
-
-def test_doctor_says_how_much_slower_a_machine_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In words, by the slowest of the runtimes."""
-    monkeypatch.setattr(NativeRuntime, "pace", lambda _: 21.4)
-    doctor()
-
-    said = " ".join(capsys.readouterr().out.split())
-    assert "pace: this machine is 21 times slower than usual, so time limits are longer" in said
 
 
 def test_doctor_tries_a_whole_grading(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

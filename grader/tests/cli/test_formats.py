@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from grader.report import FORMATS, GRADEBOOKS
 from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.points_read_back import TOLD
-from grader.tests.support.readers import READERS, RUNNER
+from grader.tests.support.readers import READERS
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
 QUICK = ("--without-memory-checker", *FEW)
-
-
-def test_help_lists_all_formats() -> None:
-    """Tables of many submissions too."""
-    said = " ".join(grade("run", "--help").out.replace("│", " ").split())
-
-    assert ", ".join(FORMATS) in said
-    assert ", ".join(GRADEBOOKS) in said
-
-
-@pytest.mark.parametrize("name", ["gradescope", "junit"])
-def test_a_report_is_written_to_a_file(name: str, tmp_path: Path) -> None:
-    """Whole, and the exit code is that of any other run."""
-    path = tmp_path / "report"
-    said = grade("run", WRONG, *QUICK, "--format", name, "--output", path)
-
-    READERS[name](path.read_text(encoding="utf-8"), View())
-    assert (said.code, said.out, said.err) == (1, "", "")
 
 
 def test_a_table_holds_all_submissions(tmp_path: Path) -> None:
@@ -48,24 +27,6 @@ def test_a_table_holds_all_submissions(tmp_path: Path) -> None:
     assert (printed.code, written.code, written.all) == (1, 1, "")
     assert path.read_text(encoding="utf-8") == printed.out
     assert [line.split(",")[0] for line in printed.out.splitlines()] == ['"submission"', f'"{RIGHT}"', f'"{WRONG}"']
-
-
-def test_the_runner_of_classroom_50_says_whose_result_it_is() -> None:
-    """By its variables; the time is now, in UTC."""
-    said = grade("run", RIGHT, *QUICK, "--format", "classroom50", variables=RUNNER)
-    result = json.loads(said.out)
-
-    READERS["classroom50"](said.out, View(variables=RUNNER))
-    assert (result["classroom"], result["submission"], result["review"]) == ("c", "submit/1", RUNNER["COMMIT_URL"])
-    assert datetime.fromisoformat(result["datetime"]).utcoffset() is not None
-
-
-def test_annotations_are_obeyed_in_the_log_of_a_workflow() -> None:
-    """They are meant for it; nothing stops them there, and the file is named as the repository knows it."""
-    said = grade("run", ".", *QUICK, "--format", "annotations", variables={"GITHUB_ACTIONS": "true"}, cwd=WRONG)
-
-    READERS["annotations"](said.out, View(workflow=True))
-    assert said.out.startswith("::error file=llm_memory.c,")
 
 
 def test_one_grading_makes_several_reports(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import app
-from grader.core.errors import ExitCode
 from grader.system import resources as installed
 from grader.tests.support.command import FEW, SAMPLES, grade, grade_process, tools
 
@@ -84,19 +82,3 @@ def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
     assert (looked.code, refused.code) == (3, 1)
     assert re.search(r"gcc\W+missing", looked.out)
     assert _state() == before
-
-
-def test_a_command_collects_garbage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was imported for it is not looked through; nothing was collected meanwhile."""
-    seen: list[tuple[bool, int]] = []
-
-    def schema() -> ExitCode:
-        seen.append((gc.isenabled(), gc.get_freeze_count()))
-        return ExitCode.ACCEPTED
-
-    monkeypatch.setattr(app, "schema", schema)
-    assert grade("schema").code == 0
-
-    ((collects, frozen),) = seen
-    assert collects
-    assert frozen > 10_000

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from grader.assignment import case_files
 from grader.assignment.source import collect
-from grader.classroom.own_cases import TriedProgram, samples_of, trials, tried
+from grader.classroom.own_cases import TriedProgram, trials, tried
 from grader.cli.options import own_cases
 from grader.cli.own_cases import failed_by
 from grader.core.errors import ExitCode
-from grader.labs import open_lab
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.classes import until
-from grader.tests.support.command import ROOT, SAMPLES, command, environment, grade
-from grader.tests.support.interrupted import place, wait_for_silence
+from grader.tests.support.command import SAMPLES, grade
 
 _HEAD = """
 title       = "an append after a fork"
@@ -34,22 +27,6 @@ create_sequence 1 20 -> seq
 fork_sequence   1 2  -> seq
 append_kv       2 77 -> 0
 """
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a/b", "paged_kv/../../evil", "paged_kv/../hybrid/x", "paged_kv/fork/x.toml", "paged_kv/fork/A b", "/a/b/c"],
-)
-def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
-    """A case is promoted to a folder of its lab, under a plain name; nothing is written elsewhere."""
-    file = write(tmp_path, "mine")
-    done = subprocess.run(
-        [ROOT / "scripts" / "promote", file, name], capture_output=True, check=False, text=True, cwd=tmp_path
-    )
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "write scripts/promote FILE LAB/FOLDER/NAME" in done.stderr
-    assert list(tmp_path.rglob("*.toml")) == [file]
 
 
 def write(folder: Path, name: str, operations: str = _OPERATIONS, *, rule: str = "cow") -> Path:
@@ -66,33 +43,6 @@ def test_a_case_catches_what_only_the_tool_for_memory_sees() -> None:
     programs = [program("search_reads_one_past_ref_count", *rules) for rules in (("memory-error",), ("first-fit",))]
 
     assert failed_by(lab(), [case], programs, jobs=1) == [{name}, frozenset()]
-
-
-@pytest.mark.parametrize("command_name", ["try", "calibrate"])
-def test_a_second_ctrl_c_ends_no_worse_than_the_first(command_name: str) -> None:
-    """A terminal interrupts the workers too, each time; nothing of them is left."""
-    with place() as folder:
-        what = (write(folder, "mine"),) if command_name == "try" else ("--lab", "scheduler", "--mutants", "0")
-        process = subprocess.Popen(
-            command(command_name, *what, "--jobs", "2"),
-            cwd=ROOT,
-            env=environment(TMPDIR=str(folder / "tmp")),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        until(lambda: any((folder / "tmp").glob("grade-*")), 60)  # a program is being built
-        for _ in range(2):
-            os.killpg(process.pid, signal.SIGINT)
-            time.sleep(0.2)
-        _, output = process.communicate(timeout=30)
-
-        # Python ends itself by SIGINT where an interrupt met an import that makes code; a shell calls that 130 too
-        assert process.returncode in (130, -signal.SIGINT), output.decode()
-        assert "Traceback" not in output.decode()
-        assert wait_for_silence(folder, 5) == []
-        assert list((folder / "tmp").glob("grade-*")) == []
 
 
 def program(name: str, *rules: str, right: bool = False) -> TriedProgram:
@@ -180,14 +130,3 @@ def test_a_file_of_no_assignment_needs_the_option(tmp_path: Path) -> None:
     assert "--lab" in unclear.err
     assert grade("try", tmp_path / "none.toml").code == ExitCode.BAD_INPUT
     assert grade("try", write(tmp_path, "y"), "--run", "1").code == ExitCode.BAD_INPUT
-
-
-@pytest.mark.parametrize("name", ["paged_kv", "block_pool"])
-def test_samples_are_all_but_attacks(name: str) -> None:
-    """Of each lab, with the rules of their labels."""
-    programs = samples_of(open_lab(name))
-
-    assert len(programs) > 80
-    assert any(sample.right for sample in programs)
-    assert not any("hostile_" in sample.name for sample in programs)
-    assert all(sample.rules or sample.right for sample in programs)

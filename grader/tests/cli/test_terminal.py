@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import pty
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -16,65 +14,11 @@ import pytest
 from grader.classroom.workers import Graded
 from grader.cli.app import app
 from grader.cli.terminal import Progress, progress
-from grader.core.record import from_json
 from grader.tests.classroom.test_store import kept
 from grader.tests.support.command import FEW, ROOT, SAMPLES, command, environment, grade
 
-_RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 _ASKED = [60, 120]
 _WRONG = SAMPLES / "wrong_answer" / "all_null"
-
-
-def on_terminal(*words: str | Path, cwd: Path = ROOT, **variables: str) -> tuple[int, str]:
-    """The exit code of a command on a terminal of its own, and all that it writes there."""
-    ours, its = pty.openpty()
-    with subprocess.Popen(
-        command(*words), cwd=cwd, env=environment(ROOT, **variables), stdin=its, stdout=its, stderr=its
-    ) as process:
-        os.close(its)
-        parts = []
-        while part := _read(ours):
-            parts.append(part)
-        code = process.wait(timeout=120)
-    os.close(ours)
-    return code, b"".join(parts).decode()
-
-
-def width_of(text: str) -> int:
-    """That of its longest line."""
-    return max(map(len, text.splitlines()))
-
-
-def _read(end: int) -> bytes:
-    try:
-        return os.read(end, 1 << 16)
-    except OSError:  # what Linux says when nobody has the other end any longer
-        return b""
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (("run", _WRONG, *FEW, "--without-memory-checker"), 1, "Points"),
-        (("batch", "class", *FEW, "--without-memory-checker", "--jobs", "1"), 0, "1 of 1 done, 0 failing"),
-        (("cases",), 0, "append/three_sharers"),
-        (("explain", "append/three_sharers"), 0, "append_kv"),
-        (("--help",), 0, "Usage"),
-    ],
-    ids=["run", "batch", "cases", "explain", "help"],
-)
-def test_a_dumb_terminal_gets_no_escape_sequences(
-    tmp_path: Path, words: tuple[str | Path, ...], code: int, says: str
-) -> None:
-    """No colours, no live line, not even where FORCE_COLOR is set; elsewhere there are some."""
-    shutil.copytree(_RIGHT, tmp_path / "class" / "yoda")
-    clever = on_terminal(*words, cwd=tmp_path, TERM="xterm")
-    (tmp_path / "grades.sqlite").unlink(missing_ok=True)
-    dumb = on_terminal(*words, cwd=tmp_path, TERM="dumb", FORCE_COLOR="1")
-
-    assert "\x1b" in clever[1]
-    assert "\x1b" not in dumb[1]
-    assert (dumb[0], says in dumb[1]) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +40,6 @@ def test_a_pipe_is_as_wide_as_columns_says(words: tuple[str | Path, ...], usual:
     assert asked == {width: width for width in _ASKED}
     assert usual - 5 < max(map(len, said.splitlines())) <= usual
     assert {grade(*words, variables={"COLUMNS": odd}).out for odd in ("0", "wide", "")} == {said}
-
-
-def test_a_file_is_as_wide_as_always(tmp_path: Path) -> None:
-    """It may be read elsewhere."""
-    words = ("run", _WRONG, *FEW, "--without-memory-checker", "--output")
-    grade(*words, tmp_path / "a.txt")
-    grade(*words, tmp_path / "b.txt", variables={"COLUMNS": "60"})
-
-    assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "b.txt").read_bytes()
 
 
 _QUICK = ("--case", "append/copy_*", "--without-memory-checker")
@@ -143,62 +78,6 @@ def test_a_dead_stderr_changes_no_exit_code(how: str, words: tuple[str | Path, .
 
     assert (done.returncode, done.stderr) == (code, b"")
     assert bool(done.stdout) == (code < 2)
-
-
-@pytest.mark.parametrize("how", ["full disk", "closed", "pipe"])
-def test_a_batch_goes_on_without_stderr(tmp_path: Path, how: str) -> None:
-    """All are graded, and the store is whole: nothing was written into it that was meant for stderr."""
-    shutil.copytree(SAMPLES / "accepted" / "yoda_crlf", tmp_path / "in" / "yoda")
-    words = command("batch", "in", *_QUICK, "--jobs", "1")
-    if how == "pipe":
-        with subprocess.Popen(
-            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            assert process.stderr is not None
-            process.stderr.close()
-            assert process.stdout is not None
-            out, code = process.stdout.read(), process.wait(timeout=120)
-    else:
-        done = ended(_DEAD[how], "batch", "in", *_QUICK, "--jobs", "1", cwd=tmp_path)
-        out, code = done.stdout, done.returncode
-
-    assert (code, b"1 accepted, 0 not" in out) == (0, True)
-    assert grade("export", cwd=tmp_path).code == 0
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("cases",),
-        ("--help",),
-        ("run", SAMPLES / "accepted" / "yoda_crlf", *_QUICK),
-        ("run", SAMPLES / "wrong_answer" / "all_null", *_QUICK, "--format", "csv"),
-    ],
-    ids=["cases", "help", "run", "table"],
-)
-def test_a_stdout_that_fails_is_said(words: tuple[str | Path, ...]) -> None:
-    """Once; a full disk is not a wrong answer."""
-    done = ended(">/dev/full", *words)
-
-    assert done.returncode == 3
-    assert done.stderr.decode() == (
-        "grade: stdout could not be written: No space left on device. Make room there, or write somewhere else\n"
-        "(This costs nobody a point.)\n"
-    )
-
-
-@pytest.mark.parametrize(("redirection", "code"), [(">/dev/full", "3"), ("| true", "141")])
-def test_where_only_stdout_fails_the_files_are_whole(tmp_path: Path, redirection: str, code: str) -> None:
-    """The grading came to its end before."""
-    asked = ("run", SAMPLES / "wrong_answer" / "all_null", *_QUICK, "--also", f"json={tmp_path / 'a.json'}")
-    shell = 'file=$1; shift; { "$@"; echo $? >"$file"; }'
-    subprocess.run(
-        ["sh", "-c", f"{shell} {redirection}", "sh", tmp_path / "code", *command(*asked)],
-        cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
-
-    assert (tmp_path / "code").read_text(encoding="utf-8").strip() == code
-    assert from_json((tmp_path / "a.json").read_bytes()).complete
 
 
 @pytest.mark.parametrize("full", ["a.json", "b.html"])
@@ -252,14 +131,6 @@ def test_all_that_is_counted_is_told(capsys: pytest.CaptureFixture[str]) -> None
     told = r"905 of 1000 done, 7 failing, 3 without a score, 0\.\d a second, \d:\d\d min left\n"
     assert re.fullmatch(told, line)
     assert re.fullmatch(told, capsys.readouterr().err)
-
-
-def test_where_all_is_done_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """All of it came from the store."""
-    with progress(5, done=5, failing=1):
-        pass
-
-    assert capsys.readouterr().err == ""
 
 
 def test_long_times_are_told_in_hours() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from grader.core.case import Generated
-from grader.core.closure import explored
 from grader.core.covering import covering_of
-from grader.core.model import play
 from grader.tests.support.small_shelf import SHELF, small_shelf
 from grader.tests.support.toy_lab import lab
-from reference.operation import Operation, Trace
+from reference.operation import Operation
 
 
 def states_of(operations: tuple[Operation, ...]) -> list[tuple[bytes, str]]:
@@ -42,19 +39,6 @@ def test_shortest_traces_end_with_their_transition() -> None:
     assert len(covering.shortest[-1]) == 4
 
 
-def test_of_each_trace_is_known_what_the_reference_does() -> None:
-    """After every operation."""
-    covering = covering_of([small_shelf(), small_shelf()], lab().model)
-    generated = covering.generated
-    traces = [Trace(operations=operations) for operations in generated.traces]
-    records = [[step.record for step in play(lab().model(trace), trace)] for trace in traces]
-
-    assert covering.engines == 2
-    assert generated.every == 1
-    assert generated.digests == tuple(Generated.digest(of_trace, every=1) for of_trace in records)
-    assert generated.digests[0] != Generated.digest(records[0])
-
-
 def test_what_a_right_trace_goes_through_is_no_suspect() -> None:
     """All else of the failing traces is, the shortest first."""
     covering = covering_of([small_shelf(most=20), small_shelf()], lab().model)
@@ -68,11 +52,3 @@ def test_what_a_right_trace_goes_through_is_no_suspect() -> None:
         others = {number for other in everything if other != place for number in covering.walks[other]}
         own = [covering.shortest[number] for number in sorted({*walk} - others)]
         assert covering.suspects([place]) == sorted(own, key=len)
-
-
-def test_an_exploration_ends_after_a_whole_state() -> None:
-    """With the one in which so many transitions are reached."""
-    calls = len(SHELF.lines)
-
-    assert len(list(explored(small_shelf(most=1)))) == calls
-    assert len(list(explored(small_shelf(most=calls + 1)))) == 2 * calls

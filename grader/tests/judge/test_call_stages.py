@@ -15,7 +15,7 @@ from grader.core.verdict import Stage
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
 from grader.report.document import View
-from grader.tests.support.programs import around, graded_text, right, unwritten
+from grader.tests.support.programs import graded_text, right, unwritten
 
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 REFUSAL = {call: "-1" if call in ("free_sequence", "append_kv", "llm_destroy") else "NULL" for call in CALLS}
@@ -74,37 +74,3 @@ def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
         assert call == CALLS[place]
         assert stage is (Stage.WORKS if place < count else Stage.NOT_YET)
         assert any(call in line and stage.value in line for line in report.splitlines())
-
-
-def test_what_is_in_work_comes_before_what_is_not_written() -> None:
-    """The first in the handout's order, though another one is wrong too, and stubs fail in more cases."""
-    text = around("create_sequence", after="    if (result != NULL) result->kv_count++;")
-    text = around("fork_sequence", after="    if (result != NULL) result->kv_count++;", text=text)
-    record = graded_text(without("free_sequence", "append_kv", "llm_destroy", text=text), *cases())
-
-    assert stage_words(record) == {
-        "llm_init": Stage.WORKS,
-        "create_sequence": Stage.IN_WORK,
-        "free_sequence": Stage.NOT_YET,
-        "fork_sequence": Stage.IN_WORK,  # no case reaches it before create_sequence is wrong
-        "append_kv": Stage.NOT_YET,
-        "llm_destroy": Stage.NOT_YET,
-    }
-    assert start(record) == "create_sequence"
-    assert "Start here: the most likely cause" in FORMATS["text"](record, View())
-
-
-def test_a_finished_file_is_told_nothing_of_it() -> None:
-    """Right or wrong: where every call does something, the report has no such section."""
-    wrong = graded_text(around("append_kv", after="    if (result == 0 && kv_data == 7) result = 1;"), *cases())
-
-    assert Stage.NOT_YET not in stage_words(wrong).values()
-    for record in (wrong, graded_text(right(), *cases())):
-        assert "How far it is" not in FORMATS["text"](record, View())
-
-
-def test_hidden_cases_say_nothing_of_it() -> None:
-    """A call that only they ask for is not in the list."""
-    hidden = [case for case in all_cases() if case.visibility.value == "hidden"]
-
-    assert graded_text(STARTER, *hidden).stages == ()

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from grader.core.case import Case
-from grader.core.judgement import Judgement
 from grader.judge.compare import compare
-from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.native_played import Fault, NativePlayed
-from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
-from grader.tests.support.programs import changed, comparisons, expected_records, first_case, made, told
-from reference.operation import Operation
+from grader.tests.support.mistakes import MISTAKES
+from grader.tests.support.programs import changed, comparisons, expected_records, made, told
 
 _STORY = made(
     "story",
@@ -81,88 +77,6 @@ def test_a_forgotten_ref_count_is_the_forks_fault_only() -> None:
     assert facets(comparison) == {_FORK: {"ref_count"}, 10: {"ref_count"}}
 
 
-def test_a_wrong_counter_does_not_spread() -> None:
-    """free_local_blocks is one too high from the first call on; no later call is blamed for it."""
-    comparison = story(("engine->free_local_blocks = blockCount;", "engine->free_local_blocks = blockCount + 1;"))
-
-    assert facets(comparison) == {_INIT: {"counters"}}
-
-
-def test_a_new_sequence_at_the_head_is_the_lists_business() -> None:
-    """Order differs where a sequence is linked in, and nowhere else."""
-    comparison = story(
-        ("    ListNode *last = head->prev;\n", "    ListNode *first = head->next;\n"),
-        ("    item->prev = last;\n    item->next = head;\n    last->next = item;\n    head->prev = item;",
-         "    item->next = first;\n    item->prev = head;\n    first->prev = item;\n    head->next = item;"),
-    )  # fmt: skip
-
-    assert set.union(*facets(comparison).values()) == {"list"}
-    assert sorted(facets(comparison)) == [3, 6, 8, 10]
-
-
-def test_last_fit_differs_in_the_choice_alone() -> None:
-    """Tables, counts and pool are judged with the blocks that the program chose."""
-    comparison = story(LAST_FIT)
-
-    assert set.union(*facets(comparison).values()) == {"choice"}
-    assert set(facets(comparison)) == {1, 4, 6, 8, 9}
-
-
-def test_last_fit_with_a_forgotten_copy_has_both_faults_apart() -> None:
-    """A second defect shows through the first."""
-    comparison = story(LAST_FIT, NO_COPY)
-
-    assert facets(comparison)[_COPY] == {"choice", "copied"}
-    assert set.union(*facets(comparison).values()) == {"choice", "copied"}
-
-
-def test_a_copy_that_is_never_made_stays_the_copys_fault() -> None:
-    """Writing into the shared block: the word is in place, the old block was written; then all goes on from there."""
-    comparison = story(
-        (
-            "bool isShared = isMapped && engine->ref_count[table[l2]] > 1;",
-            "bool isShared = false && engine->ref_count[0];",
-        )
-    )
-
-    assert "copied" in facets(comparison)[_COPY] or "tables" in facets(comparison)[_COPY]
-    assert set(facets(comparison)) <= {_COPY, 5}
-
-
-def test_a_memset_in_create_is_told_where_it_happens() -> None:
-    """The pool stays zeroed; the calls that follow are not blamed."""
-    comparison = story(MISTAKES["no-premature-write"])
-
-    assert facets(comparison) == {1: {"untouched"}, 6: {"untouched"}, 8: {"untouched"}}
-
-
-def test_a_wrong_reply_is_the_replys_fault_only() -> None:
-    """The work was done; what follows finds it done."""
-    comparison = story(MISTAKES["return-value"])
-
-    assert set.union(*facets(comparison).values()) == {"reply"}
-    assert set(facets(comparison)) == {2, 4, 5, 9}
-    assert comparison.refused is None
-
-
-def test_the_first_refusal_of_what_must_be_accepted() -> None:
-    """A refused call that the reference refuses too is none."""
-    comparison = story(("required > engine->free_local_blocks", "required >= engine->free_local_blocks - 4"))
-
-    assert comparison.refused is not None
-    assert _STORY.trace.operations[comparison.refused].name == "create_sequence"
-    assert comparison.actual[comparison.refused].text == "NULL"
-
-
-def test_a_difference_keeps_its_physical_numbers() -> None:
-    """The text for the student has the block ids of his own run."""
-    comparison = story(("        engine->ref_count[result] = 1;", "        engine->ref_count[result] = 2;"))
-    texts = [difference.field for difference in comparison.deviations[0].judgement.differences]
-
-    assert texts == ["ref_count[0]", "ref_count[1]"]
-    assert [difference.actual for difference in comparison.deviations[0].judgement.differences] == ["2", "2"]
-
-
 @pytest.mark.parametrize(
     ("ending", "end"),
     [
@@ -198,16 +112,6 @@ def test_an_allocation_in_a_refused_call_is_a_failing_difference() -> None:
     comparison = compare(NativePlayed(case, steps=steps, ended=True), lab().model)
 
     assert facets(comparison) == {2: {"failing"}}
-
-
-def test_the_clean_up_is_what_the_grader_added() -> None:
-    """The implicit llm_destroy at the end; not the implicit llm_init, nor a destroy that the case wrote."""
-    implicit = compare(reported(first_case(), expected_records(first_case())), lab().model)
-    case = made("explicit", "create_sequence 1 5 -> seq; llm_destroy -> 0")
-    explicit = compare(reported(case, expected_records(case)), lab().model)
-
-    assert [implicit.is_cleanup(number) for number in range(-1, 8)] == [False] * 7 + [True, False]
-    assert not any(explicit.is_cleanup(number) for number in range(4))
 
 
 _VALUES = st.one_of(
@@ -253,39 +157,3 @@ def test_a_record_that_is_none_ends_the_case(record: bytes) -> None:
     comparison = compare(reported(_STORY, records), lab().model)
 
     assert (comparison.end, comparison.ended_at) == (End.UNREADABLE, 2)
-
-
-def test_reports_behind_the_last_operation_count_for_nothing() -> None:
-    """A program that can write into the channel gains and breaks nothing by saying more than it was asked."""
-    comparison = compare(reported(_STORY, [*expected_records(_STORY), b""]), lab().model)
-
-    assert (comparison.deviations, comparison.ended_at) == ((), len(_STORY.trace.operations))
-
-
-def test_the_first_program_of_a_class_may_be_a_wrong_one() -> None:
-    """What is kept of a case is the reference's, whoever was compared first and wherever that one ended."""
-    right = expected_records(_STORY)
-    wrong = [*right[:2], *(bytes(8) + record[8:] for record in right[2:])]  # the replies alone
-    seen = replace(_STORY, trace=replace(_STORY.trace))
-    for records in (wrong[:4], right, wrong):
-        unseen = replace(_STORY, trace=replace(_STORY.trace))
-        known, alone = (compare(reported(case, records), lab().model) for case in (seen, unseen))
-
-        assert (facets(known), known.follows) == (facets(alone), alone.follows)
-        assert bool(known.deviations) is (records is not right)
-
-
-def test_a_right_program_is_never_decoded() -> None:
-    """One comparison of bytes an operation is all that it costs."""
-    asked: list[bytes] = []
-
-    class Watched(PagedKVModel):
-        """The model, noting what it is asked to judge."""
-
-        def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
-            asked.append(actual)
-            return super().judge(before, operation, actual)
-
-    comparison = compare(reported(first_case(), expected_records(first_case())), Watched)
-    assert asked == []
-    assert comparison.end is End.REACHED

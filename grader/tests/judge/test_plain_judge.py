@@ -83,55 +83,6 @@ def test_a_right_record_has_no_difference() -> None:
         assert not judged(number, reordered).differences
 
 
-def test_a_difference_names_its_entry_and_its_facet() -> None:
-    """By the table of facets; and an invariant that broke is told in its sentence."""
-    judgement = judged(_TAKE, changed(records()[_TAKE], users=[1, 1, 2, 0]))
-
-    assert seen(judgement) == [("users", "box 2: users is 2, expected 0")]
-    assert judgement.differences[0].entry == "2"
-    assert judgement.differences[0].in_words == "users of box 2"
-    assert judgement.broken == ("box 2 is in the queue of free boxes although it has 2 users",)
-
-
-def test_an_invariant_that_was_broken_before_is_not_told_again() -> None:
-    """It belongs to the operation that broke it."""
-    before = changed(records()[_GIVE], users=[1, 2, 0, 0])
-    after = changed(records()[_GIVE], users=[1, 2, 0, 0], free=[3])
-
-    assert judged(_TOO_MANY, after, before).broken == ()
-
-
-def test_a_list_without_entries_is_compared_as_a_whole() -> None:
-    """The order of a queue is one thing."""
-    judgement = judged(_GIVE, changed(records()[_GIVE], free=[1, 2, 3]))
-
-    assert seen(judgement) == [("free", "free boxes, first to last is [1,2,3], expected [2,3,1]")]
-
-
-def test_a_mapping_is_compared_by_key() -> None:
-    """What is missing and what is too much are told."""
-    before = changed(records()[_GIVE], names={"a": 1, "b": 2})
-    after = changed(records()[_TOO_MANY], names={"a": 3, "c": 2})
-
-    assert seen(judged(_TOO_MANY, after, before)) == [
-        ("names", "word a: names is 3, expected 1"),
-        ("names", "word b: names is missing, expected 2"),
-        ("names", "word c: names is 2, expected nothing"),
-    ]
-
-
-def test_replies_say_what_was_returned_or_raised() -> None:
-    """An error class and a value are told apart, and so are a text and an error class of that name."""
-    right = records()[_TAKE]
-    raised = judged(_TAKE, changed(right, {"raised": "ValueError"}))
-    text = judged(_TOO_MANY, changed(records()[_TOO_MANY], {"returned": "ValueError"}))
-
-    assert seen(raised) == [("reply", "take raised ValueError, expected [0,1]")]
-    assert raised.actual.refused
-    assert seen(text) == [("reply", 'take returned "ValueError", expected ValueError')]
-    assert not text.actual.refused
-
-
 def test_types_count() -> None:
     """True is no 1, and a fraction no number of boxes."""
     assert seen(judged(_TAKE, changed(records()[_TAKE], users=[True, 1, 0.0, 0]))) == [
@@ -156,18 +107,6 @@ def test_the_next_operation_is_judged_from_the_programs_own_state() -> None:
     assert not judged(_TOO_MANY, after, before).differences
 
 
-def test_a_part_that_cannot_be_read_stays_wrong_and_costs_no_other() -> None:
-    """The reference's value takes its place for the next operation."""
-    played = model()
-    unreadable = {"!": "AttributeError"}
-    before = changed(records()[_GIVE], free=unreadable)
-    first = played.judge(records()[_TAKE], _OPERATIONS[_GIVE], before)
-    second = played.judge(before, _OPERATIONS[_TOO_MANY], changed(records()[_TOO_MANY], free=unreadable))
-
-    wanted = ("free", "free boxes, first to last is unreadable (AttributeError), expected [2,3,1]")
-    assert seen(first) == seen(second) == [wanted]
-
-
 def test_a_mapping_that_cannot_be_read_is_no_mapping() -> None:
     """Of its parts nothing is known, so none of them is missing."""
     names = Facet("names", per="word", path="state.names.*")
@@ -181,13 +120,6 @@ def test_a_mapping_that_cannot_be_read_is_no_mapping() -> None:
 
     assert seen(judged_here) == [("names", 'names is unreadable (AttributeError), expected {"a":1}')]
     assert judged_here.differences[0].tags == {UNREAD}
-
-
-@pytest.mark.parametrize("users", [["x", None, 0, 0], "nothing", 5, None])
-def test_a_state_from_which_nothing_follows_ends_the_case(users: object) -> None:
-    """In words; the oracle's own stumble over it is no refusal."""
-    with pytest.raises(CannotGoOn, match="the calls before"):
-        judged(_GIVE, records()[_GIVE], changed(records()[_TAKE], users=users))
 
 
 @pytest.mark.parametrize("record", [b"", b"[1]", b'{"reply":1,"state":{}}', b"[" * 100_000, b"\xff"])
@@ -226,18 +158,6 @@ def test_a_case_that_names_what_is_not_there_is_an_error_in_words() -> None:
 
     with pytest.raises(CannotGoOn, match="something that is not there"):
         model.apply(Operation(name="give", arguments=((7,),)))
-
-
-def test_what_a_refused_call_changed_is_a_facet_of_its_own() -> None:
-    """Whatever part of the state it is; the part is noted for the search of lines."""
-    facets = (Facet("free"), Facet("refused", path="refused"))
-    refused = Reply(text="ValueError", refused=True)
-    wanted, actual = ({"reply": {"raised": "ValueError"}, "state": {"free": free}} for free in ([1], [2]))
-    model = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=facets)
-
-    differences = list(model._differences(_Seen("take", wanted, actual, refused, refused)))
-
-    assert [(one.facet, one.place, one.actual) for one in differences] == [("refused", "free", "[2]")]
 
 
 def replies(facets: tuple[Facet, ...], wanted: object, actual: object, call: str = "admit") -> list[tuple[str, str]]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from grader.assignment import rubric
-from grader.core.errors import RubricError
 from grader.labs import lab_files
 from grader.labs.paged_kv.lab import FACETS, PREDICATES, lab
 
@@ -48,20 +47,6 @@ def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [mistake.hint for mistake, _ in mistakes] == [mistake.hint for mistake in lab().mistakes]
     assert [bool(where) for _, where in mistakes] == [mistake.where is not None for mistake in lab().mistakes]
     assert any(where for _, where in mistakes)
-
-
-def test_a_mistake_in_them_is_told_each_time(folder: Path) -> None:
-    """Although they were right before."""
-    before = read(folder)
-    path = folder / "mistakes.toml"
-    right = path.read_text()
-    path.write_text(f'{right}\n[[mistakes]]\nrule = "nothing"\nhint = "none"\n')
-    for _ in range(2):
-        with pytest.raises(RubricError, match="nothing"):
-            read(folder)
-
-    path.write_text(right)
-    assert read(folder) == before
 
 
 def test_without_known_mistakes_there_are_none(folder: Path) -> None:

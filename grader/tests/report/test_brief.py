@@ -21,30 +21,6 @@ from grader.report import text
 from grader.tests.support.handmade import outcome, record_of, steps
 
 
-def test_causes_after_the_first_take_two_lines() -> None:
-    """Rule, points, what is wrong and where; everything shows them in full too."""
-    record = record_of(*(outcome(f"append/case_{n}") for n in range(8)), one_cause=False)
-    report = text.render(record)
-
-    assert report.count(">>> 3") == 1
-    assert "Other failures, most costly first" in report
-    assert (
-        "  8. address, less than a point: block 0, slot 2 is untouched, expected 3\n"
-        "     append/case_7:10; operation 3: append_kv 1 3\n"
-    ) in report
-    assert text.render(record, everything=True).count(">>> 3") == 8
-
-
-def test_only_rules_that_lost_points_have_a_line() -> None:
-    """The others are named in one."""
-    full = RuleScore(rule="cow", title="copies", handout="Task 4", points=9, max_points=9, cases=3, passed=3)
-    lossy = record_of(outcome("append/x"))
-    report = text.render(replace(lossy, rules=(*lossy.rules, full)))
-
-    assert "  -5    1/6  address  the right place\n" in report
-    assert "  full marks: cow\n" in report
-
-
 def test_hidden_cases_stand_below_the_rules_that_lost_points_by_them() -> None:
     """A hidden case that leaks and is right for its own rule is the leak's, and no more titles than a few are told."""
     leak = RuleScore(rule="leak", title="nothing is lost", handout="Task 5", points=0, max_points=6, cases=9, passed=0)
@@ -75,19 +51,6 @@ def test_what_only_hidden_cases_show_leads_to_the_handout() -> None:
     assert "  address: the title of append/hidden\n    Part 2.2: it is kv_count % 16\n" in alone
     assert "Public cases of the same rules fail too; fix those first." in both
     assert "it is kv_count % 16" not in both
-
-
-def test_short_words_of_operations_are_explained_once() -> None:
-    """Those that are shown, whatever their number, and no others."""
-    called = tuple(replace(step, call="@3 append_kv 1 1") for step in steps(5))
-    record = record_of(
-        *(outcome(f"append/{n}", steps=called) for n in range(2)),
-        one_cause=False,
-        notation={"seq": "a sequence", "@2": "the engine"},
-    )
-
-    for report in (text.render(record), text.render(record, everything=True)):
-        assert report.count("  @3: the engine\n") == 1
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])

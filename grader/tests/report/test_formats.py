@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from grader.core.optional_stages import OptionalStage, StageFailure
 from grader.core.record import Environment, Student
-from grader.core.verdict import Advice, Finding, SourceLine, Verdict, Visibility
+from grader.core.verdict import Finding, SourceLine, Verdict, Visibility
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.document import View
 from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record
-from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
-from grader.tests.support.readers import READERS, RUNNER
+from grader.tests.support.points_read_back import TOLD, of_record
+from grader.tests.support.readers import RUNNER
 
 _LINE = SourceLine(file="solution.c", line=7, function="append_kv")
-
-
-def test_every_format_can_be_read_back() -> None:
-    """A new one has to say how."""
-    assert TOLD.keys() == FORMATS.keys()
-    assert BOOKS.keys() == GRADEBOOKS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json"}))
@@ -36,20 +28,6 @@ def test_students_read_nothing_of_a_hidden_case_but_its_title(name: str) -> None
         assert "secret" not in seen
         assert "31337" not in seen
         assert name == "classroom50" or "secret" in whole
-
-
-@pytest.mark.parametrize("stage", OptionalStage)
-@pytest.mark.parametrize("view", [View(), View(everything=True), View(instructor=True)], ids=str)
-def test_a_stage_that_failed_is_in_the_reports_for_people(stage: OptionalStage, view: View) -> None:
-    """Instructors learn which stage and why; students learn that something is missing and costs nothing."""
-    failure = StageFailure(stage=stage, error="struct.error: too large (lines.py:7)")
-    right = record_of(outcome("append/x", passed=True), verdict=Verdict.ACCEPTED, score=6, failed_stages=(failure,))
-    for record in (right, record_of(outcome("append/x"), failed_stages=(failure,))):
-        for name in ("text", "html", "summary", "gradescope"):
-            report = re.sub(r"(\s|\\n|&#10;)+", " ", FORMATS[name](record, view))
-
-            assert ("too large" in report) is view.instructor, name
-            assert "because a part of the grader failed" in report, name
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json", "text"}))
@@ -80,44 +58,6 @@ def test_reports_of_one_record_are_the_same(name: str) -> None:
     record = secret_record(outcome("append/x"))
 
     assert FORMATS[name](record, View()) == FORMATS[name](record, View())
-
-
-def test_advice_is_told_and_is_no_failure() -> None:
-    """A note at its line, in a run of its own: what platforms make of errors does not happen for it."""
-    advice = Advice(kind="undefined-behaviour", message="a shift by too many bits", source=(_LINE,))
-    made = record_of(outcome("append/x", passed=True), verdict=Verdict.ACCEPTED, score=6, advice=(advice,))
-    right = replace(made, outcomes=(), rules=(replace(made.rules[0], points=6),))
-    run = json.loads(FORMATS["sarif"](right, View()))["runs"][-1]
-    (note,) = run["results"]
-
-    assert (run["tool"]["driver"]["name"], note["level"], note["ruleId"]) == ("advice", "note", advice.kind)
-    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == _LINE.line
-    for name in ("sarif", "annotations", "junit"):
-        report = FORMATS[name](right, View())
-        READERS[name](report, View())
-        assert TOLD[name](report).agrees(of_record(right))
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "path", "address"),
-    [
-        (".", "src/solution.c", "src/solution.c", "src/solution.c"),
-        ("hw3", "solution.c", "hw3/solution.c", "hw3/solution.c"),
-        ("hw3/solution.c", "", "hw3/solution.c", "hw3/solution.c"),
-        ("../x y", "solution.c", "../x y/solution.c", "../x%20y/solution.c"),
-        ("/somewhere", "a/solution.c", "/somewhere/a/solution.c", "file:///somewhere/a/solution.c"),
-    ],
-)
-def test_paths_are_seen_from_where_the_grader_was_called(name: str, file: str, path: str, address: str) -> None:
-    """In a workflow that is the top of the repository; another path is a whole address."""
-    made = record_of(outcome("append/x"))
-    record = replace(made, submission=replace(made.submission, name=name, file=file, sha256="0"))
-    run = json.loads(FORMATS["sarif"](record, View()))["runs"][2]
-    place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
-
-    assert place["uri"] == address
-    assert ("uriBaseId" in place) == (path == address.replace("%20", " "))
-    assert f"::error file={path},title=" in FORMATS["annotations"](record, View())
 
 
 def test_a_table_of_nobody_is_a_heading() -> None:

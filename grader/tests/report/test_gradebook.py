@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from grader.core.record import Record, Student
-from grader.core.verdict import RuleScore, Verdict
+from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report import GRADEBOOKS
 from grader.tests.support.book_readers import BOOK_READERS
@@ -18,22 +18,7 @@ from grader.tests.support.graded import graded
 from grader.tests.support.handmade import record_of
 from grader.tests.support.points_read_back import BOOKS, of_record
 
-
-def rule(name: str, points: int, most: int) -> RuleScore:
-    """A rule with its points."""
-    return RuleScore(rule=name, title=name, handout="", points=points, max_points=most, cases=1, passed=0)
-
-
-def scored(name: str, *rules: RuleScore) -> Record:
-    """A record judged by these rules."""
-    score, full = sum(one.points for one in rules), sum(one.max_points for one in rules)
-    made = record_of(rules=rules, score=score, max_score=full)
-    return replace(made, submission=replace(made.submission, name=name))
-
-
 OURS = record_of(verdict=Verdict.JUDGE_ERROR, score=None, rules=())
-OLD = scored("old", rule("list", 3, 4), rule("cow", 1, 6))
-NEW = scored("new", rule("list", 2, 4), rule("cow", 8, 8), rule("leak", 5, 5))
 
 
 def table(name: str, *records: Record) -> list[list[str]]:
@@ -41,23 +26,6 @@ def table(name: str, *records: Record) -> list[list[str]]:
     text = GRADEBOOKS[name](records, [Student(name="Alan Turing")])
     BOOK_READERS[name](text)
     return list(csv.reader(io.StringIO(text)))
-
-
-def test_our_own_table_has_a_column_for_every_rule_of_any_record() -> None:
-    """The first one has none, for the grader failed; the second lacks a rule that was added later."""
-    heading, *rows = table("csv", OURS, OLD, NEW)
-
-    assert heading[11:] == ["list", "cow", "leak"]
-    assert [row[11:] for row in rows] == [["", "", ""], ["3", "1", ""], ["2", "8", "5"], ["", "", ""]]
-
-
-def test_a_question_of_gradescope_has_one_maximum() -> None:
-    """Points of 6 do not stand below a title that says 8."""
-    heading, *rows = table("gradescope-csv", OURS, OLD, NEW)
-
-    assert heading[13:] == ["1: list (4.0 pts)", "2: cow (6.0 pts)", "3: cow (8.0 pts)", "4: leak (5.0 pts)"]
-    assert [row[13:] for row in rows] == [["", "", "", ""], ["3", "1", "", ""], ["2", "", "8", "5"], ["", "", "", ""]]
-    assert [row[6] for row in rows] == ["6", "10", "17", "17"]
 
 
 @pytest.mark.parametrize(
@@ -80,19 +48,6 @@ def test_gradescope_has_first_and_last_names(name: str, first: str, last: str) -
     _, row, *_ = table("gradescope-csv", named)
 
     assert row[:2] == [first, last]
-
-
-def test_canvas_is_told_the_points_that_are_possible() -> None:
-    """Of 10 and of 17 they are two assignments; nobody without a score has a row, whose empty cell would clear one."""
-    heading, *rows = table("canvas-csv", OURS, replace(OURS, max_score=10), OLD, NEW)
-
-    assert heading[5:] == ["paged_kv (6 points)", "paged_kv (10 points)", "paged_kv (17 points)"]
-    assert [(row[0].strip(), *row[5:]) for row in rows] == [
-        ("Points Possible", "6", "10", "17"),
-        ("old", "", "4", ""),
-        ("new", "", "", "15"),
-    ]
-    assert table("canvas-csv", OURS)[0][5:] == ["paged_kv"]
 
 
 @pytest.mark.parametrize("first", ["rejected/ifunc_resolver", "compile_error/sign_compare"])

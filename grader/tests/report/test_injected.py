@@ -15,7 +15,7 @@ from grader.report import FORMATS
 from grader.report.document import View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import graded
-from grader.tests.support.injected import INJECTIONS, obeyed
+from grader.tests.support.injected import obeyed
 from grader.tests.support.programs import first_case, graded_text, right
 from grader.tests.support.readers import READERS
 
@@ -38,24 +38,12 @@ ARRIVES = {
 """What each sample tries, as it stands in the report; a sample whose attack does not arrive would show nothing."""
 
 _VIEWS = (View(), View(instructor=True, colour=True, width=70), View(instructor=True, workflow=True))
-_NAMES = [
-    text[:60].encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
-    for text in INJECTIONS.values()
-    if "/" not in text[:60] and "\0" not in text
-]
 
 
 def sample(name: str) -> Record:
     """The record of an injecting sample."""
     (folder,) = SAMPLES.glob(f"*/hostile_injects_{name}")
     return graded(lab().name, folder)
-
-
-def test_every_sample_is_looked_at() -> None:
-    """None is forgotten here."""
-    assert {
-        path.name.removeprefix("hostile_injects_") for path in SAMPLES.glob("*/hostile_injects_*")
-    } == ARRIVES.keys()
 
 
 @pytest.mark.parametrize("name", ARRIVES)
@@ -93,32 +81,6 @@ def test_the_log_of_a_workflow_obeys_no_sample() -> None:
     assert obeyed(said.out) == []
     assert said.out.splitlines()[1:-1] == plainly.out.splitlines()
     assert obeyed(plainly.out) != []
-
-
-def test_names_of_folders_inject_nothing(tmp_path: Path) -> None:
-    """The folder's own, one that is passed over, and those of a complaint, all in the log of one workflow."""
-    folders = [tmp_path / str(number) / name for number, name in enumerate(_NAMES)]
-    for folder in folders:
-        for place in (folder, folder / "deeper" / folder.name, folder / "tie" / "x", folder / "tie" / folder.name):
-            place.mkdir(parents=True)
-            (place / "llm_memory.c").touch()  # an empty file is a finding too, and no compiler is needed for it
-    log = {"GITHUB_ACTIONS": "true"}
-    few = folders[::5]  # test_documents.py tries JSON with each name
-    text, made, complaint = (
-        grade("run", *folders, variables=log),
-        grade("run", *few, "--format", "json", variables=log),
-        grade("run", *(folder / "tie" for folder in folders), variables=log),
-    )
-    reports = re.split(r"(?<=^}\n)", made.out, flags=re.MULTILINE)[:-1]
-
-    READERS["text"](text.out, View(workflow=True))
-    READERS["text"](complaint.err, View(workflow=True))
-    assert (text.code, made.code, complaint.code) == (1, 1, 2)
-    assert complaint.err.count("several files can be graded:") == len(folders) > 15
-    assert len(reports) == len(few)
-    for report in reports:
-        READERS["json"](report, View(workflow=True))
-        assert json.loads(report)["submission"]["notes"][0].startswith("not graded: deeper/")
 
 
 @pytest.mark.parametrize(

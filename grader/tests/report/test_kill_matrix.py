@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
-
-import pytest
 
 from grader.assignment.case_selection import select_cases
 from grader.core.case import Case
 from grader.labs import open_lab
-from grader.report.document import Document, View
+from grader.report.document import Document
 from grader.report.kill_matrix import MatrixProgram, kill_matrix
-from grader.tests.report.test_html import said
-from grader.tests.support.browser import NO_CHROMIUM, Browser, chromium
-from grader.tests.support.injected import INJECTIONS
-from grader.tests.support.web_reader import reads_page
 
 
 @cache
@@ -61,67 +54,3 @@ def test_a_row_has_a_cell_for_each_case_that_fails() -> None:
     width, gap = 9, 22 - 18
 
     assert paths == [f"m0 0h{2 * width}", f"m{2 * width + gap} 0h{width}", f"m0 0h{width}m{width + gap} 0h{width}"]
-
-
-def test_what_is_listed_below() -> None:
-    """What is missed with its trace, what no program fails, what is not needed, and what counts as right."""
-    cow, other_cow, listing, unused = (case.name for case in some_cases())
-    text = said(page().replace("<td", " <td"))
-
-    assert "✗ plain:5:6 `1` -> `2` a b 1" in text
-    assert f"○ Cases that no program fails: 1 {unused}" in text
-    assert f"without them: 1 names {other_cow}" in text
-    assert "Samples that fail no case: 1 time_limit_exceeded/waits" in text
-    assert "= Mutants that count as right: 1" in text
-    assert f"cow 2 2 1 of 1 list 2 2 1 of 1 ! {listing}" in text
-    assert cow in text
-
-
-@pytest.mark.parametrize("text", INJECTIONS.values(), ids=INJECTIONS)
-def test_what_comes_from_programs_is_text(text: str) -> None:
-    """A mutant's name has code of the program in it."""
-    hostile = [
-        MatrixProgram(name=text, group=text, mutant=True, fails=frozenset(), trace=(text,)),
-        MatrixProgram(name=text + " ", group=text, mutant=False, fails=frozenset({some_cases()[0].name})),
-    ]
-
-    reads_page(kill_matrix("paged_kv", some_cases(), hostile, sole={}, redundant=()), View(instructor=True))
-
-
-def test_pages_without_programs_or_of_all_cases() -> None:
-    """No program at all is no error, and a page of a thousand programs is less than 3 MB."""
-    cases = select_cases(open_lab("paged_kv"), seed=1).cases
-    many = [
-        MatrixProgram(
-            name=f"origin:{number}:{number} `some code` -> `some other code`",
-            group=f"origin {number % 50}",
-            mutant=True,
-            fails=frozenset(case.name for case in cases[number % 2 :: 2]),
-        )
-        for number in range(1000)
-    ]
-
-    assert "0 wrong programs" in kill_matrix("paged_kv", cases, [], sole={}, redundant=())
-    assert len(kill_matrix("paged_kv", cases, many, sole={}, redundant=())) < 3_000_000
-
-
-@pytest.mark.skipif(chromium() is None, reason=NO_CHROMIUM)
-def test_the_page_names_what_is_under_the_pointer(browser: Browser, tmp_path: Path) -> None:
-    """Program and case of a cell that is filled and of one that is not; nothing where neither is."""
-    file = tmp_path / "kills.html"
-    file.write_text(page(), encoding="utf-8")
-    browser.open(file)
-    point = """((row, column) => { const box = (one) => one.querySelector("rect").getBoundingClientRect();
-      const program = box(document.querySelectorAll(".program")[row]);
-      const place = box(document.querySelectorAll(".case")[column]);
-      document.querySelector(".kills svg").dispatchEvent(new PointerEvent("pointermove",
-        { clientX: place.x + place.width / 2, clientY: program.y + program.height / 2 }));
-      return document.querySelector(".tip").innerText; })"""
-    cow, _, listing, _ = (case.name for case in some_cases())
-    fails, passes = browser.ask(f"{point}(0, 0)"), browser.ask(f"{point}(0, 2)")
-
-    assert fails.startswith("✗ fails wrong_answer/copies")
-    assert cow in fails
-    assert passes.startswith("passes wrong_answer/copies")
-    assert listing in passes
-    assert browser.complaints == []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from dataclasses import replace
 
 import pytest
 
-from grader.core.record import Override, Record, from_json, to_json
+from grader.core.record import Override, Record
 from grader.core.verdict import Audience, Feedback, Verdict
 from grader.report import FORMATS
 from grader.report.class_page import class_page
@@ -81,27 +80,6 @@ def test_with_rules_the_points_of_each_rule_are_shown(name: str, sample: str) ->
     READERS[name](report, view)
 
 
-@pytest.mark.parametrize("name", LIMITED)
-@pytest.mark.parametrize("feedback", Feedback)
-def test_instructors_see_everything(name: str, feedback: Feedback) -> None:
-    """Whatever the policy is."""
-    shown, whole = (
-        FORMATS[name](submitted("no_copy_on_write", policy), View(instructor=True))
-        for policy in (feedback, Feedback.FULL)
-    )
-
-    assert shown == whole
-
-
-def test_the_record_says_what_was_shown() -> None:
-    """It is kept, and `json` is all of it."""
-    record = submitted("no_copy_on_write", Feedback.SCORE, hand_in=4)
-
-    assert from_json(to_json(record)) == record
-    assert json.loads(FORMATS["json"](record, View()))["feedback"] == "score"
-    assert json.loads(FORMATS["json"](record, View()))["hand_in"] == 4
-
-
 def test_what_a_score_hides_no_decision_tells() -> None:
     """With `score` a decision about a rule stays unsaid; its points count."""
     decided = Override(submission="ada", rule="cow", points=10, reason="agreed in the lecture", by="Lee", was=0)
@@ -120,10 +98,3 @@ def test_the_page_of_a_class_and_compare_obey_too() -> None:
     assert 'class="cause"' in class_page([record], View(instructor=True))
     assert progressed(record, other, Audience.STUDENT).fixed == ()
     assert len(progressed(record, other, Audience.INSTRUCTOR).fixed) > 0
-
-
-def test_a_record_without_a_score_is_shown_whole() -> None:
-    """The grader's own fault is no secret: no policy is in force for what was not graded."""
-    record = replace(submitted("all_null", Feedback.FULL), score=None, verdict=Verdict.JUDGE_ERROR)
-
-    assert "no point is given or taken" in words(FORMATS["text"](record, View()))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Visibility
 from grader.report import text
@@ -51,12 +50,6 @@ def test_a_terminal_without_the_room_has_none() -> None:
     assert table(drawn("cow_copies_60_bytes"), width=60) == []
 
 
-def test_what_is_right_is_not_drawn() -> None:
-    """The call of a leak leaves everything as it should be, and so does that of a reply."""
-    assert drawn("free_keeps_l2_tables").pictures
-    assert table(drawn("free_keeps_l2_tables")) == []
-
-
 def test_nothing_of_a_hidden_case_is_drawn() -> None:
     """The instructor sees it."""
     record = drawn("no_copy_on_write")
@@ -71,23 +64,6 @@ def test_nothing_of_a_hidden_case_is_drawn() -> None:
 
     assert table(hidden) == []
     assert table(hidden, audience="instructor") == table(record)
-
-
-def test_the_terminal_needs_one_scene() -> None:
-    """As much is drawn for it, and its table is the same as where everything was drawn."""
-    record = drawn("no_copy_on_write")
-    first = drawn("no_copy_on_write", Drawing.FIRST)
-
-    (picture,) = first.pictures
-    assert [len(picture.scenes), len(picture.program)] == [1, 0]
-    assert table(first) == table(record)
-
-
-def test_everything_shows_it_too() -> None:
-    """With --all the table stands behind the first cause."""
-    lines = str(text.render(drawn("no_copy_on_write"), everything=True)).splitlines()
-
-    assert [line for line in lines if line.startswith("  State  ")] == ["  State     after the operation"]
 
 
 def test_rows_of_two_engines_stand_below_their_names() -> None:

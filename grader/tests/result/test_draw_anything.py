@@ -6,8 +6,6 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 
-from hypothesis import given, settings, strategies as st
-
 from grader.assignment import case_files
 from grader.core.model import play
 from grader.core.picture import Scene
@@ -18,8 +16,6 @@ from grader.result import draw_states
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import told
-
-_NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers(-(2**31), 2**31 - 1))
 
 
 @cache
@@ -39,25 +35,6 @@ def drawn(comparison: Comparison) -> list[Scene]:
     """The operations up to one that cannot be drawn."""
     window = range(len(comparison.case.trace.operations))
     return list(draw_states._scenes(comparison, lab(), window, draw_states.Rows()))
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_changed_words_are_compared_and_drawn(data: st.DataObject) -> None:
-    """Some words of some records are others, a record ends early or is too long, records are exchanged."""
-    records = [bytearray(record) for record in right()[1]]
-    for _ in range(data.draw(st.integers(1, 6))):
-        record = records[data.draw(st.integers(0, len(records) - 1))]
-        place = data.draw(st.integers(0, max(0, min(60, len(record) // 4 - 1))))
-        change = data.draw(st.sampled_from(("word", "word", "word", "cut", "more")))
-        if change == "word" and len(record) >= 4 * place + 4:
-            struct.pack_into("<i", record, 4 * place, data.draw(_NUMBERS))
-        elif change == "cut":
-            del record[max(8, 4 * place) :]
-        else:
-            record[4 * place : 4 * place] = bytes(64)
-
-    assert len(drawn(compared([bytes(record) for record in records]))) <= len(records)
 
 
 def test_thousands_of_sequences_are_merged_in_order() -> None:

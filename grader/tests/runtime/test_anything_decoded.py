@@ -14,7 +14,6 @@ from functools import cache
 import pytest
 
 from grader.core.picture import Drawing
-from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.compare import compare
@@ -273,11 +272,3 @@ def test_states_in_pictures() -> None:
         record = record_of(outcome(first_case().name))
 
         assert len(pictures(record, [comparison], lab(), Drawing.ALL)) == 1
-
-
-def test_prints() -> None:
-    """Any bytes are some text, and the same text again when they are read back."""
-    for seed in _SEEDS:
-        text = decoded(random.Random(seed).randbytes(4000))
-
-        assert text == record_of(output=text[:2000]).output + text[2000:]

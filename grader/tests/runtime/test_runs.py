@@ -10,18 +10,14 @@ from pathlib import Path
 import pytest
 
 from grader.core.errors import DriverError, OutOfRoom, TooBusy
-from grader.core.verdict import Verdict
 from grader.runtime import runs
-from grader.runtime.native import runtime
-from grader.runtime.native.native_played import NativeReplayed
-from grader.runtime.native.replay import replay
 from grader.runtime.protocol import Program
 from grader.runtime.runs import measured_once, run_confirmed
 from grader.system import resources, sandbox
 from grader.system.budget import IMPATIENT, TIME_LIMITS, Budget
 from grader.system.sandbox import Workspace
 from grader.tests.support.counter.runtime import ShellRuntime
-from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
+from grader.tests.support.programs import native
 
 _STUDENTS = Program(content=b"students", source_name="llm_memory.c")
 _KNOWN_GOOD = Program(content=b"known-good", source_name="llm_memory.c")
@@ -66,14 +62,6 @@ def sure() -> Iterator[Callable[[_Runs], _Seen]]:
     """How it is done with a lab whose known-good program needs no build."""
     with sandbox.workspace() as work:
         yield lambda runs: run_confirmed(work, _STUDENTS, runs, runtime=native(), known_good=lambda _: _KNOWN_GOOD)
-
-
-def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
-    """A right program pays for nothing of this."""
-    runs = _Runs(iter([""]))
-
-    assert sure(runs) == _Seen("")
-    assert runs.order == [b"students"]
 
 
 def test_what_comes_once_is_passed_over(sure: Callable[[_Runs], _Seen]) -> None:
@@ -166,43 +154,3 @@ def test_the_pace_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     paces = iter([4.0, 2.0, 3.0])
 
     assert [measured_once(lambda: next(paces), b"parts") for _ in range(3)] == [2.0] * 3
-
-
-def test_a_program_that_kills_itself_is_judged_for_it() -> None:
-    """As before: it does so in every run."""
-    record = graded_text(around("append_kv", "    if (engine != NULL) raise(SIGKILL);", top=POSIX), second_case())
-
-    assert record.verdict is Verdict.RUN_TIME_ERROR
-
-
-@pytest.mark.parametrize("status", [9, 7, 97 << 8, 100 << 8], ids=["killed", "bus error", "no report", "no memory"])
-def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """Its verdict is that of an undisturbed grading."""
-    ended: list[str] = []
-
-    def disturbed(*work: object, **options: object) -> NativeReplayed:
-        replayed = replay(*work, **options)  # type: ignore[arg-type]
-        if not ended:
-            ended.append(replayed.played[0].case.name)
-            replayed.played[0].steps.pop()
-            replayed.played[0].status = status
-        return replayed
-
-    monkeypatch.setattr(runtime, "replay", disturbed)
-    record = graded_text(right(), first_case())
-
-    assert ended == [first_case().name]
-    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
-
-
-def test_the_known_good_program_of_a_lab_runs() -> None:
-    """All its calls refuse, and every case comes to its end, natively and under Valgrind."""
-    with sandbox.workspace() as work:
-        program = native().known_good(work)
-        left = list(work.folder.iterdir())
-        replayed = replay(work, program, [first_case(), second_case()], driver=native().driver)
-
-    assert left == []
-    assert replayed.unexplained_end == ""
-    assert all(one.ended for one in replayed.played)
-    assert program.checked.startswith(b"\x7fELF")

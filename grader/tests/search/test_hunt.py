@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import case_files
-from grader.assignment.case_writer import case_text
 from grader.cli.hunt import generator_of
 from grader.core.errors import ExitCode, UsageError
 from grader.labs import LABS, open_lab
-from grader.search.player import FailingTrace, TraceFault, explicit
+from grader.search.player import FailingTrace, explicit
 from grader.search.shrink import shrink
 from grader.tests.support.chosen import few
 from grader.tests.support.command import ROOT, grade
@@ -53,17 +52,6 @@ def test_the_smallest_traces_are_fair_and_have_nothing_superfluous(lab_name: str
             traces.append(failing.case)
 
     assert unfair_to(lab, traces) == {}
-
-
-def test_a_search_is_repeatable() -> None:
-    """The same seed finds the same trace, another seed another one or the same."""
-    lab = open_lab("paged_kv")
-    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
-        first, again = smallest(player, seconds=_SECONDS), smallest(player, seconds=_SECONDS)
-
-    assert first is not None
-    assert first == again
-    assert first.faults[0].call == "append_kv"
 
 
 def test_only_what_needs_falling_addresses_keeps_them() -> None:
@@ -148,18 +136,6 @@ def test_no_more_is_played_when_time_is_over() -> None:
         assert shrink(player, failing, lambda: True).case.trace.operations == failing.case.trace.operations
 
 
-def test_a_fault_is_the_call_and_what_is_wrong_with_it() -> None:
-    """A refusal in the place of a success is another fault than a wrong state."""
-    lab = open_lab("paged_kv")
-    calls = [Operation(name="llm_init", arguments=(64,)), Operation(name="create_sequence", arguments=(1, 16))]
-    with player_of(lab, sample("paged_kv", "ceil_macro_precedence")) as player:
-        case = player.case(calls)
-        assert case is not None
-        ((_, failing),) = player.failing([case])
-
-    assert failing.faults[0] == TraceFault("create_sequence", "reply", (False, True))
-
-
 def test_the_command_shows_the_trace_and_writes_it(tmp_path: Path) -> None:
     """As a case that the reference agrees with, and as a program that fails by itself."""
     file, program = tmp_path / "small.toml", tmp_path / "small.c"
@@ -209,64 +185,6 @@ def test_a_trace_of_a_case_says_of_which(tmp_path: Path) -> None:
     assert grade("hunt", str(path), "--case", case, "--seed", "2").code == ExitCode.BAD_INPUT
     assert grade("hunt", str(path), "--case", case, "--output", str(file)).code == ExitCode.NOT_ACCEPTED
     assert case_files.load(file, open_lab("paged_kv").grammar, seed=1).title == f"append_kv goes wrong (in {case})"
-
-
-def test_what_goes_wrong_at_the_end_is_shown_there() -> None:
-    """The grader adds llm_destroy; where memory is lost in it, it is the operation that goes wrong."""
-    shown = grade("hunt", str(sample("paged_kv", "destroy_keeps_l2_tables")))
-
-    assert shown.code == ExitCode.NOT_ACCEPTED, shown.err
-    assert "The smallest trace: 3 operations" in shown.out
-    assert "    create_sequence 1 1 -> seq\n  > llm_destroy -> 0\n" in shown.out
-
-
-def test_what_time_cuts_short_is_not_called_the_smallest() -> None:
-    """It is as small as it was then."""
-    lab = open_lab("paged_kv")
-    with player_of(lab, sample("paged_kv", "no_copy_on_write")) as player:
-        failing = hunted(player, seconds=_SECONDS)
-        assert failing is not None
-        cut, whole = shrink(player, failing, lambda: True), shrink(player, failing)
-
-    assert (cut.is_smallest, whole.is_smallest) == (False, True)
-    assert len(whole.operations) < len(cut.operations)
-
-
-def test_a_trace_that_hangs_becomes_as_small_as_any_other() -> None:
-    """Its candidates have little time."""
-    lab = open_lab("block_pool")
-    with player_of(lab, sample("block_pool", "remove_searches_forever")) as player:
-        failing = hunted(player, seconds=_SECONDS)
-        assert failing is not None
-        small = shrink(player, failing)
-
-    assert (failing.hangs, small.hangs, small.is_smallest) == (True, True, True)
-    assert calls(small) == ["queue 2 []", "remove 1"]
-
-
-def test_what_is_slow_is_no_smaller_trace_that_hangs(tmp_path: Path) -> None:
-    """What a program does slowly looks like a hang while there is little time; with all of it that does not count."""
-    lab = open_lab("block_pool")
-    right = (sample("block_pool", "plain_text") / lab.source_name).read_text(encoding="utf-8")
-    slow = """
-_REMOVE, _REMOVED = FreeKVCacheBlockQueue.remove, []
-def _remove(self, block):
-    _REMOVED.append(block)
-    i = 0
-    while len(_REMOVED) > 1 or i < 5000000:
-        i += 1
-    return _REMOVE(self, block)
-FreeKVCacheBlockQueue.remove = _remove
-"""
-    (tmp_path / lab.source_name).write_text(right + slow, encoding="utf-8")
-    with player_of(lab, tmp_path) as player:
-        removed = (Operation(name="remove", arguments=(block,)) for block in (0, 1))
-        case = player.case([Operation(name="queue", arguments=(8, (0, 1))), *removed])
-        assert case is not None
-        ((_, failing),) = player.failing([case])
-        small = shrink(player, failing)
-
-    assert calls(small)[1:] == calls(failing)[1:] == ["remove 0", "remove 1"]
 
 
 def test_nothing_writes_over_a_submission(tmp_path: Path) -> None:
@@ -320,21 +238,6 @@ def test_the_command_says_where_nothing_goes_wrong() -> None:
     assert (right.code, right.out) == (ExitCode.ACCEPTED, f"{nothing} {unseen}\n")
     assert unbuilt.code == ExitCode.BAD_INPUT
     assert "cannot be built" in unbuilt.err
-
-
-def test_a_case_that_was_written_reads_as_it_was(tmp_path: Path) -> None:
-    """Every case file that has operations, after it was written anew."""
-    for lab in map(open_lab, LABS):
-        paths = [path for path in case_files.paths(lab.cases) if "seeds" not in path.read_text(encoding="utf-8")]
-        for path in paths[::7]:
-            case = case_files.load(path, lab.grammar, seed=1)
-            text = case_text(case, lab.grammar, title=case.title, clause="; ".join(case.handout), rule=case.rule)
-            file = tmp_path / path.name
-            file.write_text(text, encoding="utf-8")
-            again = case_files.load(file, lab.grammar, seed=1)
-
-            assert [str(each) for each in again.trace.operations] == [str(each) for each in case.trace.operations]
-            assert again.expected == case.expected
 
 
 def test_without_the_reference_there_is_no_search() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
-from grader.classroom.own_cases import TriedProgram, samples_of, tried
+from grader.classroom.own_cases import TriedProgram, samples_of
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.search.mutants import mutants
@@ -79,17 +78,6 @@ def test_each_kind_of_change_in_python() -> None:
     ]
 
 
-@pytest.mark.parametrize("lab_name", ["block_pool", "scheduler", "hybrid", "offload"])
-def test_mutants_of_python_programs_can_be_parsed(lab_name: str) -> None:
-    """Of every accepted sample every eleventh one is tried; no two are the same, and none is the sample."""
-    for sample in samples_of(open_lab(lab_name)):
-        contents = [mutant.content for mutant in mutants(sample.source.content, "python")] if sample.right else []
-        for content in contents[::11]:
-            ast.parse(content)
-        assert len(contents) == len(set(contents))
-        assert sample.source.content not in contents
-
-
 def test_mutants_are_drawn_evenly_and_repeatably() -> None:
     """The same seed draws the same ones."""
     lab = open_lab("paged_kv")
@@ -115,20 +103,6 @@ def test_a_survivor_is_searched() -> None:
     assert wrong.trace[0].startswith("llm_init")
     assert wrong.trace[-1].startswith("append_kv")
     assert right.trace == ()
-
-
-@pytest.mark.parametrize("sample", ["search_reads_one_past_ref_count", "create_compares_unset_entry"])
-def test_the_tool_for_memory_sees_what_the_cases_do_not(sample: str) -> None:
-    """Calls and states are right; the cases in which memory is used wrongly fail. A right program fails none."""
-    lab = open_lab("paged_kv")
-    cases = select_cases(lab, seed=1, pattern="append/*").cases
-    by_name = {sample.name: sample for sample in samples_of(lab)}
-    programs = [by_name[f"memory_error/{sample}"], by_name["accepted/terse_with_macros"]]
-
-    assert list(tried(lab, cases, programs, jobs=2)) == [frozenset(), frozenset()]
-    wrong, right = tried(lab, cases, programs, jobs=2, memory_checker=True)
-    assert wrong
-    assert right == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,15 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
-from grader.judge.calls import stages
-from grader.judge.case_findings import CaseFindings, case_findings
+from grader.judge.case_findings import case_findings
 from grader.judge.causes import Diagnosed, diagnose
 from grader.judge.compare import compare
-from grader.judge.score import rule_scores, total
+from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
@@ -278,20 +276,6 @@ def judged(
         found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
     )
     return diagnosed, {score.rule: score for score in scores}
-
-
-def diagnosed_alone(found: Sequence[CaseFindings], chosen: Lab) -> Diagnosed:
-    """The diagnosis of some cases, as if there were no others."""
-    comparisons = [case.comparison for case in found]
-    return diagnose(found, stages(comparisons, lambda number: found[number].first_wrong, chosen), chosen)
-
-
-def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
-    """Diagnosis and points of some cases of an attempt, as if there were no others."""
-    own, cases = [attempt.case_findings[number] for number in numbers], [attempt.cases[number] for number in numbers]
-    diagnosed = diagnosed_alone(own, attempt.lab)
-    rule = diagnosed.first_cause.rule if diagnosed.first_cause is not None else None
-    return diagnosed, total(rule_scores(own, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
 
 
 def _written(folder: str, source: str | bytes) -> Path:

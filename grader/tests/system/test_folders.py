@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -64,31 +63,6 @@ def test_a_killed_graders_folder_is_swept(temporary: Path) -> None:
     folders.remove_abandoned(_OURS)
 
     assert (in_use, left, list(temporary.iterdir())) == (True, True, [])
-
-
-def test_a_folder_that_somebody_holds_is_not_swept(temporary: Path) -> None:
-    """In another container its process has another number; the lock is the same."""
-    held = temporary / f"grade-999999999-1-{'0' * 16}"
-    held.mkdir()
-    lock = os.open(held, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    folders.remove_abandoned(_OURS)
-    in_use = held.is_dir()
-    os.close(lock)
-    folders.remove_abandoned(_OURS)
-
-    assert (in_use, held.exists()) == (True, False)
-
-
-def test_a_number_that_was_given_anew_is_another_process(temporary: Path) -> None:
-    """The name says when its owner began."""
-    dead = temporary / f"grade-{os.getpid()}-1-{'0' * 16}"
-    dead.mkdir()
-    with folders.private_folder(None) as folder:
-        folders.remove_abandoned(_OURS)
-
-        assert folder.is_dir()
-    assert list(temporary.iterdir()) == []
 
 
 @as_root

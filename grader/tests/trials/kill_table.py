@@ -150,8 +150,8 @@ def _work(folder: Path, options: argparse.Namespace) -> int:
         most_seconds=_MOST_CHEAP if options.every else _MOST,
     )
     words = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120")
-    words += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this module has imported the grader
-    return int(pytest.main(list(words), plugins=[planting]))
+    warned = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this module has imported the grader
+    return int(pytest.main([*words, *warned], plugins=[planting]))
 
 
 def _results(folder: Path, options: argparse.Namespace) -> Path:

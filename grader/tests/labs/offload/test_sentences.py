@@ -24,14 +24,6 @@ def test_garbage_that_is_read_is_named_with_its_line() -> None:
     assert "(stream 'compute', line 186) reads row 0 of decode_k_buffer, which holds garbage" in finding.message
 
 
-def test_memory_that_an_earlier_call_left_is_no_defect_of_a_refused_call() -> None:
-    """Each call that leaves memory is told, with its own rule."""
-    record = _graded("joined_rows_never_freed", "runner/refused")
-
-    assert {finding.kind for finding in record.findings} == {"memory-left"}
-    assert [outcome.passed for outcome in record.outcomes] == [True]
-
-
 @pytest.mark.parametrize(
     ("name", "case", "wait", "record_line"),
     [

@@ -18,20 +18,18 @@ from grader.core.record import Record
 from grader.core.verdict import Advice, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import runtime
-from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
+from grader.runtime.native.advice import UNDEFINED_BEHAVIOUR
 from grader.runtime.native.project import CProject
 from grader.runtime.protocol import Built, GradingOptions
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (
-    ACCEPTED,
     POSIX,
     around,
     attempted,
     first_case,
     line_of,
     made,
-    right,
     second_case,
 )
 
@@ -100,29 +98,6 @@ def test_undefined_behaviour_is_told_with_its_line(words: str) -> None:
     assert advice.source[0].column > 0
 
 
-def test_a_place_is_told_of_once() -> None:
-    """However often and in however many cases the program comes there."""
-    assert [item.kind for item in undefined_at(_OFTEN)] == [UNDEFINED_BEHAVIOUR]
-
-
-def test_hidden_cases_give_no_advice() -> None:
-    """A line that only a hidden case reaches would tell what it asks."""
-    assert undefined_at(_HIDDEN) == []
-    assert {item.case for item in undefined_advice()} == {first_case().name, second_case().name}
-
-
-@pytest.mark.parametrize("sample", ACCEPTED, ids=lambda path: path.name)
-def test_a_conforming_program_has_no_undefined_behaviour(sample: Path) -> None:
-    """In none of the public cases; and whoever looks at what malloc returns is told nothing of that either."""
-    advice = advised(sample).advice  # without what the object scan says of it, asked or not
-
-    assert [item for item in advice if item.kind not in (ALLOCATION_FAILURE, NEEDLESS_ALLOCATION)] == []
-    if sample.name in ("goto_cleanup_rollback", "kernel_list_macros"):
-        assert advice == ()
-    else:
-        assert all(item.source and item.case for item in advice)
-
-
 @cache
 def advised(sample: Path) -> Attempt:
     """The attempt over all public cases, with advice."""
@@ -164,31 +139,6 @@ def test_advice_changes_no_result(name: str) -> None:
     assert [(one.verdict, one.passed) for one in advised.outcomes] == [
         (one.verdict, one.passed) for one in plain.outcomes
     ]
-
-
-def test_nobody_who_does_not_ask_is_advised() -> None:
-    """It costs the time of another compilation."""
-    sample = SAMPLES / "accepted" / "scratch_array_one_pass"
-
-    assert graded(sample, advise=False).advice == ()
-    assert graded(sample, advise=True).advice != ()
-
-
-def test_a_program_that_never_looks_is_told_so_call_by_call() -> None:
-    """One advice for each call that crashes, with all lines that can fail there."""
-    (sample,) = (sample for sample in ACCEPTED if (sample / "llm_memory.c").read_text(encoding="utf-8") == right())
-    advice = advised(sample).advice
-    crashes = [item.message for item in advice if " crashes when the allocation at line " in item.message]
-
-    assert sorted(message.split()[0] for message in crashes) == [
-        "append_kv",
-        "create_sequence",
-        "fork_sequence",
-        "llm_init",
-    ]
-    assert {item.kind for item in advice} == {ALLOCATION_FAILURE}
-    lines = [number for number, line in enumerate(right().splitlines(), 1) if "malloc(" in line][:-1]
-    assert all(str(number) in next(message for message in crashes if "create" in message) for number in lines)
 
 
 # ---------------------------------------------------------------- when it does not work

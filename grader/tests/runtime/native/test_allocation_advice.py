@@ -10,7 +10,7 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.verdict import Advice
-from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION
+from grader.runtime.native.advice import ALLOCATION_FAILURE
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import POSIX, around, attempted, changed, line_of, made, second_case
 
@@ -80,20 +80,3 @@ def test_what_comes_of_a_failing_allocation(words: str) -> None:
     assert f"at line {allocation} fails" in advice.message
     assert advice.source[0].line == (line_of(failing_source(), marker[0]) if marker else allocation)
     assert advice.case == failing_case().name
-
-
-def test_who_looks_at_what_malloc_returns_is_told_nothing() -> None:
-    """To refuse is right, and so is to find another way: nothing is said of the other calls and the last table."""
-    failures = [item for item in failing_advice() if item.kind == ALLOCATION_FAILURE]
-
-    assert {item.message.partition(" ")[0] for item in failures} == {"create_sequence"}
-    assert len(failures) == len(_FAILURES)
-
-
-def test_memory_that_goes_back_in_the_same_call_is_told_of() -> None:
-    """Once for a call and a line; what is kept is not."""
-    (advice,) = [item for item in failing_advice() if item.kind == NEEDLESS_ALLOCATION]
-
-    assert advice.message.startswith("free_sequence allocates memory here (40 bytes)")
-    assert advice.source[0].line == line_of(failing_source(), "/* SCRATCH */")
-    assert advice.source[0].function == "free_sequence"

@@ -30,11 +30,6 @@ def confirmed(left: int, unreported: int, **by_function: int) -> HeapUse:
     return use
 
 
-def test_a_case_that_lost_nothing_is_as_it_was() -> None:
-    """Neither natively nor under Valgrind."""
-    assert confirmed(0, 0) == HeapUse(events=[], lost_in_words="0")
-
-
 def test_what_is_left_under_valgrind_is_lost_though_nothing_was_reported_natively() -> None:
     """And so is what Valgrind alone lists."""
     assert confirmed(2, 0).lost == 2

@@ -10,13 +10,10 @@ from grader.attempt import Attempt
 from grader.core.verdict import Verdict
 from grader.tests.support.programs import (
     POSIX,
-    around,
     attempted,
     expected_records,
     findings,
-    first_case,
     line_of,
-    memcheck_of,
     second_case,
     variants,
     varied,
@@ -146,17 +143,6 @@ def test_the_family_of_malloc_works(name: str) -> None:
     assert [finding for finding in findings(attempt) if finding.case == played.case.name] == []
 
 
-def test_valgrind_saw_all_of_it() -> None:
-    """And what follows is right."""
-    attempt = harmless()
-    assert attempt.replayed is not None
-    other = attempt.replayed.played[-1]
-
-    assert memcheck_of(attempt).unchecked == ()
-    assert [step.record for step in other.steps] == expected_records(other.case)
-    assert findings(attempt) == []
-
-
 _LOSING = {
     "strdup": 'same(strdup("lost"));',
     "strndup": 'same(strndup("lost", 2));',
@@ -190,13 +176,3 @@ def test_what_they_return_is_tracked(name: str) -> None:
 
     assert (finding.verdict, finding.operation) == (Verdict.MEMORY_LEAK, 6)
     assert finding.source[0].line == line_of(source, "/* TOLD */" if name == "vasprintf" else f"/* {name} */")
-
-
-def test_fortified_calls_are_tracked_too() -> None:
-    """Some systems' gcc turns asprintf into __asprintf_chk."""
-    text = around(
-        "append_kv", '    if (kv_data == 12) { char *t; if (asprintf(&t, "%d", 5) < 0) return 9; same(t); }', top=_TOP
-    )
-    (finding,) = findings(attempted("#define _FORTIFY_SOURCE 2\n" + text, first_case()))
-
-    assert finding.verdict is Verdict.MEMORY_LEAK

@@ -8,35 +8,6 @@ from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded
 from grader.tests.support.programs import changed, first_case, graded_text, line_of, made, second_case
 
-_HERE = "/* HERE */"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "required > engine->free_local_blocks)\n    {\n        return NULL;",
-            "required > 1)\n    {\n        return NULL; /* HERE */",
-        ),
-        ("    sequence->kv_count++;\n    return RESULT_OK;", "    sequence->kv_count++;\n    return 1; /* HERE */"),
-        ("    engine->free_local_blocks = blockCount;", "    engine->free_local_blocks = blockCount - 1; /* HERE */"),
-        ("        engine->free_local_blocks--;", "        engine->free_local_blocks -= 2; /* HERE */"),
-        ("    engine->ref_count[block]++;", "    engine->ref_count[block] = 9; /* HERE */"),
-        ("    sequence->kv_count++;", "    sequence->kv_count += 2; /* HERE */"),
-        ("    head->prev = item;", "    head->prev = last; /* HERE */"),
-    ],
-    ids=["a return", "another return", "a count", "a count in a helper", "a ref_count", "a field", "a link"],
-)
-def test_a_wrong_reply_and_a_wrong_value_have_their_line(old: str, new: str) -> None:
-    """The return that was taken, or the last store to the place that is wrong."""
-    source = changed((old, new))
-    fork = made("fork", "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq")
-    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"), first_case(), second_case(), fork)
-
-    assert record.first_cause is not None
-    assert record.first_cause.lines
-    assert record.first_cause.lines[0].line == line_of(source)
-
 
 def test_a_store_that_is_missing_is_told() -> None:
     """No line is wrong, one is not there."""
@@ -74,21 +45,6 @@ def test_the_function_that_decided_a_return_is_named() -> None:
     assert "getSequenceById returned at llm_memory.c:" in record.first_cause.hint
 
 
-def test_a_goto_is_shown_where_it_was_taken() -> None:
-    """The return at the end is that of every refusal."""
-    refusal = (
-        "required > engine->free_local_blocks)\n    {\n        return NULL;\n    }\n\n    Sequence *sequence = new"
-    )
-    jump = "required > 1)\n    {\n        goto out; /* HERE */\n    }\n\n    Sequence *sequence;\n    sequence = new"
-    end = "&sequence->node);\n    return sequence;\n"
-    source = changed((refusal, jump), (f"{end}}}\n\nint free_", f"{end}out:\n    return NULL;\n}}\n\nint free_"))
-    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
-
-    assert record.first_cause is not None
-    assert record.first_cause.lines
-    assert record.first_cause.lines[0].line in (line_of(source), line_of(source) - 2)
-
-
 def test_a_search_that_finds_nothing_is_no_wrong_number_of_blocks() -> None:
     """The call stores the -1 that it got; what fills a new table with -1 is another store."""
     source = changed(("block < engine->total_local_blocks", "block < 2"))
@@ -97,35 +53,6 @@ def test_a_search_that_finds_nothing_is_no_wrong_number_of_blocks() -> None:
     assert record.first_cause is not None
     assert record.first_cause.rule == "first-fit"
     assert "its search found no" in record.first_cause.hint
-
-
-def test_what_only_fills_a_table_is_no_line_of_a_missing_block() -> None:
-    """The loop that maps too few blocks is not where the table was filled."""
-    source = changed(("index < required; index++", "index < required - 1; index++"))
-    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
-
-    assert record.first_cause is not None
-    assert record.first_cause.rule == "block-table"
-    assert not record.first_cause.lines
-    assert "and nothing else after it" in record.first_cause.hint
-
-
-def test_a_table_that_the_call_itself_fills_is_told_from_a_failed_search() -> None:
-    """The mark for nothing has a name of the student's, so the text of the line says nothing."""
-    inline = (
-        "if (sequence->block_table[l1] == NULL)\n        {\n"
-        "            sequence->block_table[l1] = malloc(sizeof(int) * L2_PT_SIZE);\n"
-        "            for (int k = 0; k < L2_PT_SIZE; k++) sequence->block_table[l1][k] = NOT_MAPPED;\n        }\n"
-    )
-    before = "int l2 = index % L2_PT_SIZE;\n\n        "
-    source = changed((f"{before}addTableIfMissing(sequence, l1);\n", f"{before}{inline}"))
-    trace = made("long", "create_sequence 1 40 -> seq")
-    short = graded_text(changed(("index < required; index++", "index < required - 1; index++"), text=source), trace)
-    failed = graded_text(changed(("block < engine->total_local_blocks", "block < 2"), text=source), trace)
-
-    assert short.first_cause is not None
-    assert failed.first_cause is not None
-    assert (short.first_cause.rule, failed.first_cause.rule) == ("block-table", "first-fit")
 
 
 def test_lines_that_the_file_does_not_have_end_nothing() -> None:
@@ -166,15 +93,3 @@ def test_no_store_that_a_call_makes_is_denied(sample: str, line: str) -> None:
     if line:
         assert record.first_cause.lines
         assert line in record.submission.source[record.first_cause.lines[0].line - 1]
-
-
-def test_what_a_call_leaves_as_it_was_is_said() -> None:
-    """In memory of before, although the call allocates too; and what is stored nearest to it, with the line."""
-    source = changed(("        engine->free_local_blocks--;", "        (void)engine;"))
-    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
-
-    assert record.first_cause is not None
-    line = source[: source.index("(void)engine;")].count("\n")  # the line before it raises the ref_count
-    assert record.first_cause.hint.endswith(
-        f"This call never stores to free_local_blocks; it stores to ref_count[0], at llm_memory.c:{line}."
-    )

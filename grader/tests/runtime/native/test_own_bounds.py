@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
-from grader.labs.paged_kv.judging.record import MORE_SEQUENCES
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
-from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.replay import FrameKind, Frames
 from grader.runtime.native.symbolize import source_lines
 from grader.system import process, sandbox
@@ -26,16 +23,12 @@ from grader.tests.support.hostile_input import quickly
 from grader.tests.support.programs import (
     POSIX,
     around,
-    attempted,
     expected_records,
-    findings,
     first_case,
     graded_text,
-    judged,
     native,
     right,
     second_case,
-    told,
 )
 
 _END = struct.pack("<iiq", 0, 0, 1000)
@@ -66,24 +59,6 @@ def test_a_stream_has_no_more_frames_than_its_plan_allows() -> None:
     assert (len(list(many)), many.too_many) == (30_001, False)
 
 
-def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before is kept, what comes after counts as not heard, and the finding says the bound."""
-    flood = frame(FrameKind.BLOCK, 0, 1, b"") * 30_000
-    with quickly():
-        one, other = taken_down(
-            monkeypatch,
-            frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.STEP, 0, 0, expected_records(first_case())[0]) + flood,
-        )
-    comparisons = [compare(played, lab().model) for played in (one, other)]
-    diagnosed, _ = judged(one, other)
-
-    assert [comparison.ending_kind for comparison in comparisons] == ["stopped", "stopped"]
-    assert [comparison.ended_at for comparison in comparisons] == [1, 0]
-    assert [one.unexplained_end, other.unexplained_end] == ["", ""]
-    assert diagnosed.first_cause is not None
-    assert "80 MB" in diagnosed.first_cause.summary
-
-
 def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever forges all records and then floods hides the end, so the last operation was not seen."""
     honest = story(0, *expected_records(first_case()))[: -len(frame(FrameKind.END, 0, -1, _END))]
@@ -91,27 +66,6 @@ def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert not one.complete
     assert compare(one, lab().model).ending_kind == "stopped"
-
-
-def test_a_case_has_no_more_steps_than_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that goes on counting is not listened to."""
-    one, _ = taken_down(monkeypatch, story(0, *[b"record" * 2] * 400))
-
-    assert len(one.steps) == len(first_case().trace.operations)
-
-
-def test_a_stack_is_as_deep_as_the_harness_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 100,000 addresses it was counted, for each of them, how often it comes: 60 s."""
-    body = struct.pack("<iiQ100000Q", 11, 1, 0, *range(100_000))
-    one, _ = taken_down(
-        monkeypatch, story(0, b"12345678") + frame(FrameKind.BEGIN, 1) + frame(FrameKind.FAULT, 1, 0, body)
-    )
-    (_, other) = taken_down(monkeypatch, frame(FrameKind.BEGIN, 1) + frame(FrameKind.FAULT, 1, 0, body))
-
-    assert one.fault is None
-    assert other.fault is not None
-    with quickly(0.1):
-        assert (len(other.fault.stack), other.fault.calls_itself) == (32, ())
 
 
 def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,26 +78,6 @@ def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkey
 
     assert [sum(event.event == kind for event in one.events) for kind in (_BAD_FREE, _LIVE)] == [1000, 1000]
     assert odd.events == []
-
-
-@pytest.mark.parametrize("status", [0x7F, 0xFFFF, -1, 2**31 - 1])
-def test_no_forged_status_is_an_exception(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """One that no process ends with."""
-    one, _ = taken_down(
-        monkeypatch, frame(FrameKind.BEGIN, 0, -1) + frame(FrameKind.END, 0, -1, struct.pack("<iiq", status, 0, 9))
-    )
-
-    assert one.ended
-    assert isinstance(one.unexplained_end, str)
-
-
-@pytest.mark.parametrize("microseconds", [2**63 - 1, -(2**63)])
-def test_no_forged_time_makes_us_wait(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
-    """How patient we are with Valgrind follows from it."""
-    end = frame(FrameKind.END, 0, -1, struct.pack("<iiq", 0, 0, microseconds))
-    one, _ = taken_down(monkeypatch, frame(FrameKind.BEGIN, 0, -1) + end)
-
-    assert 0 <= one.cpu_seconds <= 10
 
 
 # ---------------------------------------------------------------- what a program may send at all
@@ -204,26 +138,6 @@ def test_a_program_that_floods_valgrinds_report_earns_no_memory_error() -> None:
 # ---------------------------------------------------------------- records
 
 
-def listing(count: int) -> bytes:
-    """The record behind `llm_init` of the first case, but with so many sequences in its list, without tables."""
-    record = array("i", expected_records(first_case())[0])
-    assert record[8 + 4 :][:3] == array("i", [0, 1, 0])
-    return array(
-        "i", [*record[:14], count, *[number for each in range(count) for number in (each, 5, 1)], *record[15:]]
-    ).tobytes()
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_a_record_lists_no_more_sequences_than_there_can_be(more: int) -> None:
-    """Two calls of the case make one; of thousands that were told each was compared with each."""
-    most = 2 + MORE_SEQUENCES
-    comparison = compare(NativePlayed(first_case(), steps=told([listing(most + more)]), ended=True), lab().model)
-
-    assert (comparison.end is End.UNREADABLE) == bool(more)
-    if more:
-        assert f"leads to {most + more} sequences" in comparison.unreadable
-
-
 def test_a_record_of_megabytes_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is said in words."""
     record = expected_records(first_case())[0]
@@ -232,25 +146,6 @@ def test_a_record_of_megabytes_is_not_judged(monkeypatch: pytest.MonkeyPatch) ->
 
     assert comparison.end is End.UNREADABLE
     assert f"takes {len(record) + 2_000_000} bytes to tell" in comparison.unreadable
-
-
-def test_a_list_of_thousands_of_real_sequences() -> None:
-    """The harness too follows it only so far: it never comes back, as far as anybody looks."""
-    many = """
-    for (int i = 0; result != NULL && i < 3000; i++) {
-        Sequence *more = calloc(1, sizeof *more);
-        more->seq_id = 1000 + i;
-        more->node.next = &engine->active_seqs;
-        more->node.prev = engine->active_seqs.prev;
-        engine->active_seqs.prev->next = &more->node;
-        engine->active_seqs.prev = &more->node;
-    }"""
-    top = f"{POSIX}#include <stdlib.h>\n"
-    attempt = attempted(around("create_sequence", after=many, top=top), first_case())
-
-    assert attempt.replayed is not None
-    assert max(len(step.record) for step in attempt.replayed.played[0].steps) < 4000
-    assert "comes back to the dummy head" in {finding.expected for finding in findings(attempt)}
 
 
 def test_what_takes_too_long_to_compare_is_said_to_be_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,17 +160,6 @@ def test_what_takes_too_long_to_compare_is_said_to_be_not_compared(monkeypatch: 
 
 
 # ---------------------------------------------------------------- lines
-
-
-def test_no_number_of_addresses_is_too_much_for_addr2line() -> None:
-    """They were arguments of one command, and what it answered was cut off: a judge error."""
-    stacks = [(0, *range(start, start + 1000)) for start in range(0x400000, 0x400000 + 100_000, 1000)]
-    with sandbox.workspace() as work:
-        program = native().known_good(work)
-        with quickly():
-            lines = source_lines(work, program, stacks)
-
-    assert lines.keys() == set(stacks)
 
 
 def test_lines_that_are_found_too_slowly_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,10 @@ from grader.core.verdict import Verdict
 from grader.judge.case_findings import case_findings
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.replay import FrameKind, HarnessFrame, _step_of
 from grader.system import process
 from grader.system.sandbox import Limits
 from grader.tests.support.programs import by_hand, first_case, judged, observed
 from grader.tests.support.raising import Raising
-
-_END = struct.pack("<iiq", 0, 0, 1000)
 
 
 def _ran(script: str, **patience: float) -> process.Completed:
@@ -32,14 +28,6 @@ def _ran(script: str, **patience: float) -> process.Completed:
         environment={"PATH": "/usr/bin:/bin"},
         channels=1,
     )
-
-
-def test_who_sleeps_between_words_is_ended() -> None:
-    """By the time that it has in all: sleeping costs no CPU time, and each word begins its silence anew."""
-    done = _ran("true", own_seconds=1.0)
-
-    assert (done.slow, done.silent, done.timed_out) == (True, False, False)
-    assert 0.5 < done.wall_seconds < 20
 
 
 def test_who_fills_memory_is_ended() -> None:
@@ -60,22 +48,6 @@ def test_who_has_many_processes_is_ended() -> None:
     assert done.wall_seconds < 20
 
 
-def test_what_orphans_compute_is_counted() -> None:
-    """While they live, and when they are dead: who has a daemon compute for it pays for that."""
-    burn = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"
-    living = _ran(f"setsid sh -c '{burn}; {burn}; {burn}; {burn}' & true", own_seconds=0.7)
-    dead = process.run(
-        ["sh", "-c", f"setsid sh -c '({burn}) & exit' & sleep 3"],
-        cwd=Path("/"),
-        limits=Limits(wall_seconds=60),
-        environment={"PATH": "/usr/bin:/bin"},
-    )
-
-    assert (living.slow, living.silent) == (True, False)
-    assert dead.succeeded
-    assert dead.cpu_seconds > 0.1
-
-
 @pytest.mark.parametrize(("bad_frees", "broken"), [(2, 0), (0, 1)])
 def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> None:
     """A program that changes the harness's counters once got no score at all."""
@@ -87,9 +59,3 @@ def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> N
     assert [finding.verdict for finding in found.findings] == [Verdict.MEMORY_ERROR]
     assert "there is no record of which ones" in found.findings[0].message
     assert sum(score.points for score in scores.values()) < sum(score.max_points for score in scores.values())
-
-
-def test_more_blocks_than_there_can_be_are_none() -> None:
-    """Sums of what is reported went into the plan of another run, where they had no room."""
-    with pytest.raises(ValueError, match="more blocks"):
-        _step_of(HarnessFrame(FrameKind.STEP, b"", 0, 0, 1, 1 << 31, 0, 0, 0, 0))

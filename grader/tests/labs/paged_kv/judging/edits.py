@@ -45,10 +45,6 @@ NOTED = frozenset(
 """Tags that say what was changed instead (wrong_target.py): they come beside those that say what is wrong."""
 
 
-def nothing(_state: RecordState) -> None:
-    """The program did everything right."""
-
-
 def engine_of(state: RecordState, number: int = 1) -> EngineState:
     """A living engine of a record."""
     engine = state.slots[number - 1].engine

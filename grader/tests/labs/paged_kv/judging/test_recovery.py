@@ -121,21 +121,6 @@ def _only(edit: Edit) -> Edit:
     return while_there
 
 
-def test_an_append_to_a_count_that_cannot_be_goes_where_the_reference_says() -> None:
-    """The program did not: the count is judged again, because the call had to change it."""
-    *_, first, append = judged_in_order([*SETTING, "append_kv 2 7"], negative, first=2)
-
-    assert ["fields"] == facets(first) == facets(append)
-    assert ["6"] == [difference.expected for difference in append.differences]
-
-
-def test_a_child_of_a_count_that_cannot_be_has_the_reference_s() -> None:
-    """What a call makes new is its own."""
-    *_, fork = judged_in_order([*SETTING, "fork_sequence 2 3"], negative, first=2)
-
-    assert [] == facets(fork)
-
-
 def test_a_sequence_that_a_refused_call_made_and_that_cannot_be_is_not_there() -> None:
     """As after a length of -5 that was accepted."""
     program, judge = Played(None), Played(None).model

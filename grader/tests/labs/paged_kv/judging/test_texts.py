@@ -1,5 +1,4 @@
 """What a difference says: the place in the handout's words, what should be there, and what is."""
-# ruff: noqa: SIM300
 
 from __future__ import annotations
 
@@ -8,14 +7,10 @@ import pytest
 from grader.labs.paged_kv.judging.record import Pointer, RecordState
 from grader.tests.labs.paged_kv.judging import wrong
 from grader.tests.labs.paged_kv.judging.edits import (
-    NOTED,
     Edit,
-    engine_of,
     judged,
     l2_table,
     sequence_of,
-    set_word,
-    tags,
 )
 from grader.tests.labs.paged_kv.judging.played import Played
 
@@ -78,50 +73,3 @@ def test_a_difference_names_its_place_and_both_values(line: str, edit: Edit, tex
         text in found
         for text, found in zip(texts, (difference.field, difference.expected, difference.actual), strict=True)
     ), difference
-
-
-def test_an_empty_list_is_called_none() -> None:
-    """Rather than nothing at all."""
-
-    def forgotten(state: RecordState) -> None:
-        engine_of(state).sequences.clear()
-
-    setting = ["create_sequence 7 1", "free_sequence 7"]
-    (difference,) = judged("create_sequence 1 5", forgotten, setting=setting).differences
-
-    assert ("1", "none") == (difference.expected, difference.actual)
-
-
-@pytest.mark.parametrize(
-    ("entry", "tagged"),
-    [(0, {"mapping", "remapped"}), (3, {"mapping", "remapped"}), (-1, {"mapping"}), (-2, {"mapping"})],
-)
-def test_a_wrong_entry_is_remapped_when_it_is_a_block(entry: int, tagged: set[str]) -> None:
-    """Block 0 is a block like any other."""
-
-    def maps(state: RecordState) -> None:
-        l2_table(state, 1)[1] = entry
-
-    assert tagged == tags(judged("fork_sequence 1 4", maps)) - NOTED
-
-
-@pytest.mark.parametrize(
-    ("place", "outside"), [(-16, True), (-1, True), (0, False), (95, False), (96, True), (111, True)]
-)
-def test_words_around_the_blocks_are_outside(place: int, outside: bool) -> None:  # noqa: FBT001 - a table's column
-    """From the first word of block 0 to the last of block 5 they are inside."""
-    judgement = judged("fork_sequence 1 4", lambda state: set_word(state, place, 5))
-
-    assert outside is ("outside" in tags(judgement))
-
-
-def test_differences_of_one_facet_are_cut_off_each_for_itself() -> None:
-    """24 wrong words do not hide a wrong count, nor the other way round."""
-
-    def floods(state: RecordState) -> None:
-        state.slots[0].region = bytes(len(state.slots[0].region))
-        engine_of(state).free_local_blocks += 1
-
-    differences = judged("fork_sequence 1 4", floods).differences
-
-    assert ["counters"] + ["untouched"] * 24 == [difference.facet for difference in differences]

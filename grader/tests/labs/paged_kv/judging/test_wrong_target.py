@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from grader.labs.paged_kv.judging.record import RecordState, SequenceState
-from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, judged, l2_table, nothing, sequence_of
-from grader.tests.support.command import SAMPLES
-from grader.tests.support.programs import graded_text, made
+from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, judged, l2_table, sequence_of
 
 
 def raise_other_count(state: RecordState) -> None:
@@ -21,14 +19,6 @@ def raise_other_count(state: RecordState) -> None:
 def raise_parents_count(state: RecordState) -> None:
     """The fork changed its parent."""
     _count(state, 1, 1)
-
-
-def free_the_other(state: RecordState) -> None:
-    """Sequence 1 stayed in the list, sequence 2 left it."""
-    engine = engine_of(state)
-    kept = sequence_of(state, 2)
-    engine.sequences[0:0] = [replace(kept, seq_id=1)]
-    engine.sequences.remove(kept)
 
 
 def blocks_of_another(state: RecordState) -> None:
@@ -105,35 +95,3 @@ def test_what_changed_instead_is_said(name: str) -> None:
     notes = {difference.field: difference.note for difference in judged(line, edit).differences}
 
     assert notes.get(field) == note, notes
-
-
-def test_another_sequence_that_left_the_list_is_named() -> None:
-    """And that the right one is still there."""
-    notes = {difference.note for difference in judged("free_sequence 1", free_the_other).differences}
-
-    assert "Sequence 1 was to be freed, which is still in the list; sequence 2 is gone from the list." in notes
-
-
-@pytest.mark.parametrize("line", ["append_kv 2 7", "fork_sequence 1 4", "free_sequence 1", "create_sequence 4 20"])
-def test_nothing_is_said_where_nothing_is_wrong(line: str) -> None:
-    """A right call has no difference to speak of."""
-    assert judged(line, nothing).differences == ()
-
-
-def test_a_count_that_is_wrong_in_the_right_sequence_is_no_mix_up() -> None:
-    """There the difference says all."""
-    differences = judged("append_kv 2 7", lambda state: _count(state, 2, 1)).differences
-
-    assert {difference.field for difference in differences} == {"sequence 2: kv_count"}
-    assert {difference.note for difference in differences} == {""}
-
-
-def test_a_block_in_use_is_not_called_free() -> None:
-    """The last block of a pool without a free one is the sequence's own; its table was lost."""
-    sample = SAMPLES / "run_time_error" / "append_makes_table_by_its_place" / "llm_memory.c"
-    calls = "create_sequence 1 256 -> seq; append_kv 1 1 -> 0; append_kv 1 2 -> 0"
-    record = graded_text(sample.read_text(encoding="utf-8"), made("full", calls, header="pool_blocks = 17"))
-
-    assert record.first_cause is not None
-    assert "block_table[1][0]" in record.first_cause.summary
-    assert "free" not in record.first_cause.hint

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
-from functools import cache
 
-import pytest
 from elftools.elf.elffile import ELFFile
 
 from grader.attempt import Attempt
 from grader.core.case import Case
-from grader.core.verdict import Verdict
 from grader.runtime.native.project import native_program
 from grader.tests.support.programs import (
     POSIX,
@@ -18,8 +15,6 @@ from grader.tests.support.programs import (
     attempted,
     findings,
     first_case,
-    graded_text,
-    line_of,
     variants,
     varied,
 )
@@ -95,57 +90,3 @@ def test_its_string_functions_do_what_libc_does() -> None:
 
     assert not needs_loader(attempt)
     assert findings(attempt) == []
-
-
-def test_what_it_does_not_have_is_taken_from_libc() -> None:
-    """Then Valgrind runs the whole libc, dearer but no less right."""
-    body = "int both[2] = {seq_id, 1}; qsort(both, 2, sizeof *both, by_size);"
-    order = "static int by_size(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n"
-    source = around("append_kv", body, top=POSIX + "#include <stdlib.h>\n" + order)
-    attempt = checked(source)
-
-    assert needs_loader(attempt)
-    assert findings(attempt) == []
-
-
-_UNSET = (
-    'printf("%d\\n", fresh[1]);',
-    'fprintf(stderr, "%5.2f\\n", (double)fresh[1]);',
-    'printf("%s\\n", (char *)fresh);',
-    "putchar(fresh[2]);",
-    "fputc(fresh[2], stdout);",
-    "fwrite(fresh, 1, 4, stdout);",
-)
-
-
-@cache
-def printing() -> tuple[str, Attempt]:
-    """A program that does each of them in a case of its own, and its attempt."""
-    statements = [
-        f"int *volatile kept = malloc(16);\nint *fresh = kept;\n{statement} /* {number} */\nfree(fresh);"
-        for number, statement in enumerate(_UNSET)
-    ]
-    source = varied(statements, top=POSIX + "#include <stdlib.h>\n")
-    return source, checked(source, *variants(len(statements)))
-
-
-@pytest.mark.parametrize("statement", _UNSET)
-def test_printing_what_was_never_set_is_found(statement: str) -> None:
-    """Prints vanish under Valgrind, what is wrong with them does not."""
-    source, attempt = printing()
-    number = _UNSET.index(statement)
-    reported = [finding for finding in findings(attempt) if finding.case == attempt.cases[number].name]
-
-    assert {finding.source[0].line for finding in reported} == {line_of(source, f"/* {number} */")}
-    assert {finding.verdict for finding in reported} == {Verdict.MEMORY_ERROR}
-
-
-def test_a_student_cannot_call_our_functions() -> None:
-    """They are no names for the linker."""
-    names = ("harness_put", "lab_apply", "harness_malloc", "__tsan_func_exit", "__ubsan_handle_builtin_unreachable")
-    top = POSIX + "".join(f"void {name}(int);\n" for name in names)
-    calls = " ".join(f"{name}(seq_id);" for name in names)
-    reported = graded_text(around("append_kv", calls, top=top), first_case()).findings
-
-    assert {finding.kind for finding in reported} == {"linker"}
-    assert [name for name in names if not any(name in finding.message for finding in reported)] == []

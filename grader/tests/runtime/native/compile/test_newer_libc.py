@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.runtime.native.compile import harness_objects
-from grader.runtime.native.project import FLAGS
 from grader.runtime.native.scan.elf import Elf, Symbols
-from grader.system import process
-from grader.system.process import Patience
 from grader.tests.support.programs import native
 
 _MACROS = {
@@ -61,20 +58,3 @@ def test_our_side_is_made(newer: Path, tmp_path: Path, monkeypatch: pytest.Monke
         elf = Elf.read((made / "freestanding.o").read_bytes())
         assert elf is not None
         assert "strchr" in Symbols.of(elf).defined
-
-
-@pytest.mark.parametrize(("name", "error"), [("(strchr)", b""), ("strchr", b"_Generic")])
-def test_those_headers_forbid_a_definition_without_parentheses(
-    newer: Path, tmp_path: Path, name: str, error: bytes
-) -> None:
-    """Else the test above would show nothing."""
-    text = f"#include <string.h>\nchar *{name}(const char *s, int c) {{ (void)c; return (char *)(size_t)s; }}\n"
-    (tmp_path / "own.c").write_text(text, encoding="utf-8")
-    done = process.run(
-        ["gcc", *FLAGS, "-fno-builtin", f"-I{newer}", "-c", "own.c"],
-        cwd=tmp_path,
-        limits=Patience(wall_seconds=60),
-        environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-    )
-
-    assert (done.succeeded, error in done.stderr) == (not error, True)

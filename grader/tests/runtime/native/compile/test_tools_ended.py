@@ -17,41 +17,6 @@ from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import first_case, graded_text, right
 from grader.tests.support.scanned import graded
 
-_KILLED = Completed(exit_code=None, signal=9, timed_out=False, cpu_seconds=0.1)
-_UNKNOWN_TO_AS = f'{right()}__asm__("elsewhere");\n'
-
-
-@pytest.mark.parametrize("ended", [_KILLED, replace(_KILLED, slow=True)], ids=["killed", "asleep"])
-@pytest.mark.parametrize(("name", "source"), [("gcc", right()), ("gcc", _UNKNOWN_TO_AS), ("objcopy", right())])
-def test_what_is_ended_once_only_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, name: str, ended: Completed, source: str
-) -> None:
-    """The second try decides."""
-    undisturbed = graded_text(source, first_case())
-    usual = Workspace.run
-    failed: list[list[str]] = []
-
-    def run(work: Workspace, command: list[str], **options: object) -> Completed:
-        if not failed and not callable(command) and command[0] == name:
-            failed.append(command)
-            return ended
-        return usual(work, command, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Workspace, "run", run)
-    record = graded_text(source, first_case())
-
-    assert failed
-    assert (record.verdict, record.findings) == (undisturbed.verdict, undisturbed.findings)
-
-
-def test_what_the_assembler_says_of_a_kill_decides_nothing() -> None:
-    """It is the file's own error, told with its text."""
-    said = "gcc: fatal error: Killed signal terminated program as"
-    (finding,) = graded_text(f'{right()}__asm__(".error \\"no\\\\n{said}\\\\n\\"");\n', first_case()).findings
-
-    assert finding.kind == "compiler"
-    assert "Error: no" in finding.message
-
 
 def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """One lane, once."""
@@ -106,22 +71,6 @@ def test_whatever_is_allowed_a_program_with_too_many_sections_is_not_run() -> No
     assert (many.verdict, many.score) == (Verdict.COMPILE_ERROR, 0)
     assert "sections; 1000 are the bound" in many.findings[-1].message
     assert "MB of variables" in graded(aligned).findings[0].message
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        "int main(void);\n__attribute__((weak)) int main(void) { return 0; }\n",
-        "int \\U0001F600 __attribute__((common));\n",
-        "int plain$name __attribute__((common));\n",
-    ],
-    ids=["weak main", "picture", "dollar"],
-)
-def test_names_that_clash_with_nothing_cost_nothing(more: str) -> None:
-    """A weak main gives way, and C knows more names than Python."""
-    record = graded_text(f"{right()}{more}", first_case())
-
-    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
 
 
 def test_a_stack_that_must_run_is_told_before_anything_runs() -> None:

@@ -78,14 +78,6 @@ def test_what_headers_and_gcc_make_of_an_ordinary_program_is_allowed(name: str) 
     assert is_allowed(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["forkk", "my_fork", "sys_siglist", "clone3", "__malloc", "floor", "__tsan_write4", "find_first_zero"]
-)
-def test_a_name_that_libc_does_not_define_is_left_to_the_linker(name: str) -> None:
-    """Also one that libc has only for programs of long ago, or that only a static libc has."""
-    assert libc_names.refused({name}, side().libc) == {}
-
-
 def test_all_names_of_libc_can_be_used_or_refused() -> None:
     """Both programs link, whichever libc they are linked with; an allowed name is no advice, all others are."""
     names = side().libc()

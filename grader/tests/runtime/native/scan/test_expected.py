@@ -7,7 +7,6 @@ import re
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.tests.support.programs import POSIX, around, first_case, graded_text
 from grader.tests.support.scanned import accepted, assembly, below, graded, on_x86, rejected
 
 _HOOK = ("static void hook(void) { }", "static void (*const start)(void) __attribute__((section({}), used)) = hook;")
@@ -16,11 +15,6 @@ _HOOK = ("static void hook(void) { }", "static void (*const start)(void) __attri
 def hook(section: str) -> str:
     """A pointer to a function in a section of that name."""
     return below(_HOOK[0], _HOOK[1].format(f'"{section}"'))
-
-
-def marked(source: str, text: str) -> int:
-    """The line of the source that holds the text."""
-    return next(number for number, line in enumerate(source.split("\n"), 1) if text in line)
 
 
 SECTIONS = {
@@ -58,14 +52,6 @@ def test_a_section_made_by_hand_is_rejected(name: str) -> None:
     (finding,) = rejected(source)
 
     assert (finding.kind, finding.field) == ("odd-section", section)
-
-
-def test_the_line_of_a_section_is_where_its_name_stands() -> None:
-    """No debug line tells it."""
-    source = SECTIONS["a variable's own"][0]
-    (finding,) = rejected(source)
-
-    assert [place.line for place in finding.source] == [marked(source, '"mydata"')]
 
 
 def test_a_section_that_somebody_allowed_is_linked_as_it_is() -> None:
@@ -134,13 +120,3 @@ _HEADERS = "".join(f"#include <{name}.h>\n" for name in ("stdio", "stdlib", "str
 def test_what_gcc_makes_of_c_is_accepted() -> None:
     """Whatever C has, and what many extensions of gcc's become, in one file: a finding names its section or symbol."""
     accepted(_HEADERS + below(*ORDINARY.values()))
-
-
-@pytest.mark.parametrize(("size", "align"), [(70_000, 1), (400_000, 1), (3_000_000, 64), (10_000, 8192)])
-def test_threads_data_of_any_size_is_accepted_under_valgrind_too(size: int, align: int) -> None:
-    """Where the program has no libc it makes the room itself (freestanding.c)."""
-    top = f"_Alignas({align}) static _Thread_local volatile unsigned char room[{size}] = {{7}};\n"
-    text = f"    assert(room[0] == 7 && room[{size - 1}] == 0 && (size_t)room % {align} == 0);\n"
-    record = graded_text(around("append_kv", text, top=POSIX + top), first_case(), valgrind=True)
-
-    assert (record.verdict, record.findings, record.advice) == (Verdict.ACCEPTED, (), ())

@@ -156,21 +156,3 @@ def test_a_name_that_was_spied_out_does_not_help() -> None:
     source = assembly(f".type {prefix}allocate,@function", body, "ret", f".size {prefix}allocate,.-{prefix}allocate")
 
     assert ("our-name", f"{prefix}allocate") in {(one.kind, one.field) for one in rejected(source)}
-
-
-@on_x86
-def test_an_order_within_another_instruction_is_called_hidden() -> None:
-    """Disassembly from the function's start does not come to it, a jump would."""
-    source = below(
-        "int peek(void);",
-        "int peek(void)",
-        "{",
-        '    __asm__ volatile("jmp 1f+2\\n1: movabsq $0x0dc7c14803c7c148,%%rax\\n" /* HERE */',
-        '        "rolq $61,%%rdi\\nrolq $51,%%rdi\\nxchgq %%rbx,%%rbx" ::: "rax", "rdi", "cc");',
-        "    return 0;",
-        "}",
-    )
-    (finding,) = rejected(source)
-
-    assert (finding.kind, finding.field) == ("hidden-request", "peek")
-    assert finding.source[0].line == line_of(source)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
-import platform
 from functools import cache
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.labs.paged_kv.lab import lab
-from grader.report.text import render
-from grader.runtime.native.project import native_program
 from grader.runtime.native.scan import libc_names
-from grader.runtime.protocol import Built, Program
 from grader.system import process
 from grader.system.process import Patience
-from grader.system.sandbox import workspace
-from grader.tests.support.conforming import VARIANTS
-from grader.tests.support.programs import POSIX, around, first_case, graded_text, right, second_case, variants, varied
-from grader.tests.support.raising import Raising
+from grader.tests.support.programs import POSIX, around, first_case, graded_text, second_case, variants, varied
 
 _TOP = (
     POSIX
@@ -48,19 +38,6 @@ void *run(void *nothing) { return nothing; }
 def graded(statements: str, *, valgrind: bool = False) -> Record:
     """The record of a right program that does this in each append."""
     return graded_text(around("append_kv", statements, top=_TOP), first_case(), second_case(), valgrind=valgrind)
-
-
-def built(statements: str) -> Built:
-    """The end of a build of such a program."""
-    with workspace() as work:
-        source = around("append_kv", statements, top=_TOP).encode()
-        return lab().runtime.build(work, source, beside={}, optional=Raising())
-
-
-def loaded(program: Program) -> bool:
-    """Does the loader start what Valgrind runs, and put libc beside it?"""
-    elf = ELFFile(io.BytesIO(native_program(program).checked))
-    return any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
 
 
 _FAILS = (
@@ -107,37 +84,6 @@ def test_the_call_fails_as_its_manual_says(fails: str) -> None:
     outcome = failing().outcomes[_FAILS.index(fails)]
 
     assert (outcome.verdict, outcome.findings) == (Verdict.ACCEPTED, ())
-
-
-def test_each_call_that_fails_is_named_and_costs_nothing() -> None:
-    """By its own name, as advice."""
-    names = [fails.partition("(")[0] for fails in _FAILS]
-
-    assert (failing().verdict, failing().findings) == (Verdict.ACCEPTED, ())
-    assert {item.kind for item in failing().advice} == {"needless-call"}
-    assert sorted(item.message.partition(" ")[0] for item in failing().advice) == sorted(names)
-
-
-def test_the_advice_names_every_line_of_the_call() -> None:
-    """One piece of advice for a function; the report shows it and says that it is free."""
-    record = graded("    if (getpid() < 0)\n        (void)fork();\n    if (getppid() < 0)\n        (void)fork();\n")
-    (advice,) = record.advice
-    (first, second) = (place.line for place in advice.source)
-    page = " ".join(render(record).split())
-
-    assert second == first + 2
-    assert f"also in line {second}" in advice.message
-    assert f"llm_memory.c:{first}: fork" in page
-    assert "Costs no point." in page
-
-
-def test_a_call_by_pointer_is_named_without_a_line_at_least() -> None:
-    """Its address is taken somewhere."""
-    top = _TOP + "pid_t (*volatile starts)(void) = fork;\n"
-    record = graded_text(around("append_kv", "    if (starts() != -1) return -1;", top=top), first_case())
-
-    assert record.verdict is Verdict.ACCEPTED
-    assert [one.message.partition(" ")[0] for one in record.advice] == ["fork"]
 
 
 def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
@@ -223,24 +169,6 @@ def test_a_crash_cannot_be_handled() -> None:
     assert record.verdict is Verdict.RUN_TIME_ERROR
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere all is linked with libc")
-def test_with_nothing_but_such_calls_valgrind_needs_no_libc() -> None:
-    """Valgrind starts as fast as without them; with a function that is really libc's it is dynamic."""
-    alone, with_others = built('    if (getenv("X")) return -1;'), built('    if (getenv("X")) return rand();')
-    assert alone.program is not None
-    assert with_others.program is not None
-
-    assert not loaded(alone.program)
-    assert loaded(with_others.program)
-
-
-def test_under_valgrind_they_fail_too() -> None:
-    """And nothing of it looks like a memory error."""
-    record = graded('    if (fork() == 0 || fopen("x", "r") != NULL) return -1;', valgrind=True)
-
-    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
-
-
 def test_what_decent_programs_call_is_no_advice() -> None:
     """Prints of all kinds, text, numbers, clocks, sorting: libc's own, and they work."""
     statements = """
@@ -255,19 +183,3 @@ def test_what_decent_programs_call_is_no_advice() -> None:
 
     assert (record.verdict, record.advice) == (Verdict.ACCEPTED, ())
     assert "by hand" in record.output
-
-
-def test_a_log_file_costs_nothing_and_is_named() -> None:
-    """As long as the program looks whether it could be opened."""
-    record = graded_text(VARIANTS["a log file"](right()), first_case(), second_case())
-
-    assert record.verdict is Verdict.ACCEPTED
-    assert [one.message.partition(" ")[0] for one in record.advice] == ["fopen"]
-
-
-def test_a_function_that_nobody_has_stays_a_link_error() -> None:
-    """Only what libc has is stubbed."""
-    record = graded("    extern int forkk(void); if (forkk()) return -1;")
-
-    assert record.verdict is Verdict.COMPILE_ERROR
-    assert [finding.kind for finding in record.findings] == ["linker"]

@@ -9,7 +9,6 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.case import Case
-from grader.core.judgement import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.judge.case_findings import case_findings
@@ -18,8 +17,7 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.result.assemble import record
-from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES
-from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
+from grader.tests.support.mistakes import LAST_FIT, MISTAKES
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -31,7 +29,6 @@ from grader.tests.support.programs import (
     memcheck_of,
     natively,
     observed,
-    right,
 )
 from grader.tests.support.raising import Raising
 from grader.tests.support.stores import STORE, copying, storing, story
@@ -144,11 +141,6 @@ def test_a_store_that_is_taken_back_is_advice() -> None:
     assert hidden().name not in {item.case for item in attempt.advice}
 
 
-def test_no_advice_comes_of_a_hidden_case() -> None:
-    """By its choice of lines a program could tell what the case asks."""
-    assert graded(taking_back(), hidden()).advice == ()
-
-
 def hidden() -> Case:
     """A case in which the store is made that is taken back."""
     return made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
@@ -165,52 +157,12 @@ def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None
     assert {finding.source[0].line for finding in errors} == {line_of(source)}
 
 
-def test_a_memory_error_elsewhere_does_not_make_breaches_memory_errors() -> None:
-    """Only the case in which it happens pays for it."""
-    bad = "if (seq_id == 9) { volatile int *p = same(malloc(64)); int x = p[16]; free((void *)p); (void)x; }"
-    source = around("free_sequence", f"    {bad}", text=_BAD["memset of a block in create"][0], top=_TOP + _SAME)
-    attempt = graded(source)
-
-    assert [one.memory_errors for one in attempt.case_findings] == [False, True]
-
-
-def test_another_choice_of_block_is_no_breach() -> None:
-    """In the operation that takes another block the contract is that of this block; later there is none."""
-    attempt = graded(changed(LAST_FIT), made("grow", "create_sequence 1 16 -> seq; append_kv 1 5 -> 0; append_kv 1 6 -> 0"))  # fmt: skip
-
-    assert memcheck_of(attempt).breaches == ()
-    assert memcheck_of(attempt).stores == {}
-    assert len(natively(attempt).allowed[0]) == 2
-
-
 def test_a_contract_ends_with_the_first_physical_difference() -> None:
     """Natively seen; what the program does from there on has other bytes to touch."""
     attempt = graded(changed(MISTAKES["free-count"]))
 
     assert [len(one) for one in natively(attempt).allowed.values()] == [2, 2]
     assert (memcheck_of(attempt).breaches, memcheck_of(attempt).processes) == ((), 1)
-
-
-def test_a_missing_copy_has_no_line() -> None:
-    """Nobody reads the old block; nothing is invented."""
-    attempt = graded(changed(NO_COPY))
-
-    assert {finding.rule for finding in findings(attempt)} == {"cow"}
-    assert [finding.source for finding in findings(attempt)] == [(), ()]
-
-
-def test_a_store_into_another_engines_pool_has_its_line() -> None:
-    """All pools but the called engine's are forbidden."""
-    source = storing("static int *last; if (last == NULL) last = block; last[offset] = kv_data; /* HERE */")
-    operations = (
-        "llm_init 128 -> engine; @2 llm_init 128 -> engine; create_sequence 1 5 -> seq; append_kv 1 1 -> 0;"
-        "@2 create_sequence 1 7 -> seq; @2 append_kv 1 2 -> 0"
-    )
-    attempt = graded(source, made("two", operations, header="", rule="isolation"))
-    (finding,) = findings(attempt)
-
-    assert (finding.rule, finding.operation) == ("isolation", 6)
-    assert finding.source[0].line == line_of(source)
 
 
 def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:
@@ -222,39 +174,3 @@ def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:
     assert (breach.rule, breach.operation, breach.tool) == ("no-premature-write", 2, Tool.MEMORY_CHECKER)
     assert breach.source[0].line == line_of(source)
     assert {one.kind for one in findings(attempt) if one.source} == {"breach", "choice"}
-
-
-@pytest.mark.parametrize(
-    ("program", "processes"),
-    [("", 1), ("memset of a block in create", 1), ("copy of 60 bytes", 2), ("store into the shared block", 2)],
-)
-def test_a_second_process_runs_only_where_it_can_help(program: str, processes: int) -> None:
-    """For a difference in memory that the operation also reads, whose line is unknown."""
-    attempt = bad(program) if program else graded(right())
-
-    assert memcheck_of(attempt).processes == processes <= MOST_PROCESSES
-
-
-def test_an_unset_value_is_told_with_the_line_that_made_it() -> None:
-    """Where it comes from costs a second process, so only where there is such an error."""
-    bad = "int *p = malloc(64); /* MADE */\n    __asm__ volatile(\"\" : : \"r\"(p) : \"memory\");\n    if (p[3] == 7) return -1; /* HERE */\n    free(p);"  # fmt: skip
-    source = around("append_kv", f"    {bad}", top=_TOP)
-    attempt = graded(source)
-    (finding, *_) = findings(attempt)
-
-    assert finding.source[0].line == line_of(source)
-    assert f"llm_memory.c:{line_of(source, '/* MADE */')}" in finding.message
-    assert memcheck_of(attempt).processes == 2
-
-
-def test_pool_differences_say_that_they_are_in_shared_memory() -> None:
-    """By this tag, and no other, the grader knows what a breach can explain."""
-    attempt = bad("memset of a block in create")
-    tagged = {
-        (difference.facet, SHARED_MEMORY in difference.tags)
-        for comparison in attempt.comparisons
-        for deviation in comparison.deviations
-        for difference in deviation.judgement.differences
-    }
-
-    assert tagged == {("untouched", True)}

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
-from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
-from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import ValgrindRun
 from grader.runtime.protocol import Program
 from grader.system import sandbox
@@ -55,43 +49,6 @@ def cases(count: int) -> tuple[Case, ...]:
     return tuple(made(f"number{number}", story) for number in range(count))
 
 
-def checked(source: str, *chosen: Case) -> Checked:
-    """What Valgrind saw."""
-    attempt = attempted(source, *chosen, valgrind=True)
-    return memcheck_of(attempt)
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Iterator[Callable[[], int]]:
-    """How many Valgrind processes were really started, counted by a wrapper around each."""
-    bare("landlock", "bubblewrap")  # the wrapper writes elsewhere
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        log = Path(folder) / "log"
-        wrapper = ("/bin/sh", "-c", f'echo started >> {log}; exec "$0" "$@"')
-        monkeypatch.setattr(module, "_COMMAND", (*wrapper, *module._COMMAND))
-        yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
-
-
-def test_a_right_program_needs_one_process_for_public_and_one_for_hidden_cases(started: Callable[[], int]) -> None:
-    """All of the lab's cases, nothing found, nothing left out."""
-    chosen = lab()
-    every = case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    found = checked(right(), *every)
-
-    assert (found.processes, started()) == (2, 2)
-    assert found.errors == ()
-    assert found.counted == {}
-
-
-def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started: Callable[[], int]) -> None:
-    """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
-    attempt = attempted(when_valgrind("abort();"), *cases(6), valgrind=True)
-
-    assert memcheck_of(attempt).processes == started() <= 3
-    assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
-
-
 def test_what_valgrind_does_not_need_is_refused_under_it() -> None:
     """Descriptors without a file, timers, and notes to whoever has the same pipe."""
     calls = (
@@ -127,21 +84,6 @@ def test_what_ends_under_valgrind_is_no_leak() -> None:
     assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
 
 
-@pytest.mark.parametrize(
-    "statement", ["for (volatile int on = 1; on;) { }", "for (;;) pause();"], ids=["loop", "pause"]
-)
-def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
-    """Unset memory has other contents there; a loop that depends on it must not cost minutes."""
-    source = when_valgrind(f"{statement} /* HERE */")
-    attempt = attempted(source, second_case(), first_case(), second_case(), valgrind=True)
-    (finding,) = findings(attempt)
-
-    assert (memcheck_of(attempt).unchecked, memcheck_of(attempt).processes) == ((), 3)
-    assert (finding.case, finding.operation, finding.verdict) == ("made/first", 6, Verdict.TIME_LIMIT_EXCEEDED)
-    if "pause" not in statement:
-        assert finding.source[0].line == line_of(source)
-
-
 def test_a_loop_over_unset_memory_has_its_line() -> None:
     """Natively new memory is never 0, so it ends there by chance; this one needs nothing of libc."""
     top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
@@ -172,13 +114,6 @@ def test_a_valgrind_that_does_not_start_costs_nobody_a_point(
 
     with pytest.raises(GraderError):
         graded_text(right(), first_case(), valgrind=True)
-
-
-def test_without_valgrind_the_record_says_so() -> None:
-    """Nothing is held against a program that Valgrind did not see."""
-    record = graded_text(right(), first_case(), valgrind=False)
-
-    assert (record.unchecked[:21], record.score) == ("Valgrind did not run.", record.max_score)
 
 
 def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.native import runtime
-from grader.runtime.native.replay import FrameKind, Frames
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.native.valgrind.reports import followed, read
-from grader.tests.runtime.native.test_replay import TOKEN, frame
+from grader.runtime.native.valgrind.reports import read
+from grader.tests.runtime.native.test_replay import TOKEN
 from grader.tests.support.hostile_input import ERROR, WELL, course, mark, quickly, said
 from grader.tests.support.programs import (
     first_case,
@@ -23,20 +21,13 @@ from grader.tests.support.programs import (
     right,
     second_case,
 )
-from grader.tests.support.raising import Raising
 
-_END = struct.pack("<iiq", 0, 0, 1000)
 _LINE = SourceLine(file="llm_memory.c", line=7, function="f")
 
 
 def places(*pieces: bytes) -> list[tuple[int, int]]:
     """Where the errors in them belong."""
     return [(error.case, error.operation) for error in said(*pieces).errors]
-
-
-def test_marks_say_where_errors_belong() -> None:
-    """In the order of the plan."""
-    assert places(ERROR, mark(4, 1), ERROR, mark(2, 0), ERROR, mark(2, 3, word="leaks")) == [(4, 1), (2, 0), (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -51,41 +42,6 @@ def test_marks_say_where_errors_belong() -> None:
 def test_marks_that_cannot_be_ours_say_nothing(forged: bytes) -> None:
     """Without the token, of cases that do not run or operations that they have not: the next true one counts."""
     assert places(ERROR, forged, mark(4, 1)) == [(4, 1)]
-
-
-def test_a_mark_does_not_go_back() -> None:
-    """What was running before is running no longer."""
-    assert places(mark(4, 1), ERROR, mark(4, 1), ERROR, mark(4, 0), mark(2, 2)) == [(2, 2), (2, 2)]
-
-
-def test_marks_of_operations_without_errors_say_nothing() -> None:
-    """The harness sends none; the error is where the program came to."""
-    found = said(ERROR, mark(4, 1), errors=0)
-
-    assert [(error.case, error.operation) for error in found.errors] == [(2, 3)]
-
-
-@pytest.mark.parametrize(
-    ("planned", "stream"),
-    [
-        ("other case", frame(FrameKind.BEGIN, 2, -1)),
-        ("no case", frame(FrameKind.BEGIN, 77, -1)),
-        ("twice", frame(FrameKind.BEGIN, 4, -1) * 2),
-        ("not running", frame(FrameKind.STEP, 4, 0, bytes(4))),
-        ("too far", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.STEP, 4, 1, bytes(4))),
-        ("body", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.STEP, 4, 0, bytes(5))),
-        ("steps", frame(FrameKind.BEGIN, 4, -1) + b"".join(frame(FrameKind.STEP, 4, n, bytes(4)) for n in range(9))),
-        ("next", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.BEGIN, 2, -1) + frame(FrameKind.STEP, 2, 0, bytes(4))),
-        ("end", frame(FrameKind.END, 4, -1, _END) + frame(FrameKind.END, 2, -1, _END)),
-    ],
-)
-def test_frames_of_cases_that_do_not_run_are_dropped(planned: str, stream: bytes) -> None:
-    """Only the cases of the plan are ever spoken of, in their order and with their operations."""
-    found = followed(Frames(stream, TOKEN, 6), {4: 3, 2: 3}, TOKEN)
-
-    assert found.begun in ([], [4]), planned
-    assert found.ended == set()
-    assert sum(map(len, found.did.values())) == (3 if planned == "steps" else 0)
 
 
 _SPOILED = {
@@ -133,33 +89,6 @@ def test_hostile_documents_are_read_in_linear_time(name: str) -> None:
 def test_an_error_cannot_be_swallowed_by_one_that_was_begun_before_it() -> None:
     """Both were one piece that could not be read, so that the true one was hidden."""
     assert places(b"<error><kind>", ERROR, mark(4, 0)) == [(4, 0)]
-
-
-def test_where_nobody_knows_a_line_all_stacks_are_asked_for_at_once() -> None:
-    """Each error had a process of addr2line; the functions' names are another question, whose failure costs nothing."""
-    asked = []
-
-    def look_up(stacks: object) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
-        asked.append(stacks)
-        return {(number,): (_LINE,) for number in range(1, 101)}
-
-    document = b"".join(
-        b"<error><stack><frame><ip>%#x</ip></frame></stack></error>" % number for number in range(1, 101)
-    )
-    found = read(document + mark(4, 0) + WELL, course(), "llm_memory.c", look_up, optional=Raising())
-
-    assert len(found.errors) == 100
-    assert len(asked) == 2
-
-
-def test_an_error_without_a_line_counts_where_it_was_counted() -> None:
-    """A file can hide its lines; what happens between the calls, in code of ours, is none of theirs."""
-    elsewhere = ERROR.replace(b"llm_memory.c", b"other.c")
-    (error,) = said(elsewhere, mark(4, 0)).errors
-
-    assert (error.case, error.operation, error.lines) == (4, 0, ())
-    assert said(elsewhere, mark(4, 0), errors=0).errors == ()
-    assert [one.lines for one in said(ERROR, elsewhere, mark(4, 0)).errors] == [(_LINE,)]
 
 
 def spoiling(checked: Checked) -> Checked:
@@ -214,58 +143,7 @@ def unfreed(*pieces: bytes, left: int = 0) -> list[tuple[tuple[int, ...], int, d
     return [(one.cases, one.unreported, dict(one.by_function)) for one in report.unfreed]
 
 
-def test_what_the_cases_reported_as_left_is_not_unreported() -> None:
-    """The list has all blocks of all cases since the first one."""
-    assert unfreed(leak(3, "f"), mark(4, 4, word="unfreed"), leak(6, "f"), mark(2, 4, word="unfreed"), left=3) == [
-        ((4,), 0, {"f": 3}),
-        ((2,), 0, {"f": 3}),
-    ]
-
-
-def test_more_blocks_than_the_cases_reported_belong_to_the_cases_since_the_last_list() -> None:
-    """By the function that the driver called."""
-    listed = unfreed(leak(1, "f"), mark(4, 4, word="unfreed"), leak(1, "f"), leak(2, "g"), mark(2, 4, word="unfreed"))
-
-    assert listed == [((4,), 1, {"f": 1}), ((2,), 2, {"g": 2})]
-
-
-def test_a_list_that_begins_with_another_case_repeats_nothing() -> None:
-    """The harness began anew with its memory, after Valgrind was told that all of it is free."""
-    assert unfreed(leak(5, "f"), mark(4, 4, word="unfreed"), leak(1, "f"), mark(2, 2, word="unfreed")) == [
-        ((4,), 5, {"f": 5}),
-        ((2,), 1, {"f": 1}),
-    ]
-
-
-def test_memory_that_libc_keeps_for_itself_is_nobodys_leak() -> None:
-    """Valgrind's own malloc gave it to libc; the harness's functions allocate what the student's code asks for."""
-    libc = leak(3, "f", allocator="/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so")
-
-    assert unfreed(libc, mark(2, 4, word="unfreed")) == [((4, 2), 0, {})]
-
-
 @pytest.mark.parametrize("words", [(4, 2), (7, 4), (4, 7), (2**60, 4)])
 def test_a_list_of_cases_that_did_not_run_in_this_order_is_none(words: tuple[int, int]) -> None:
     """A program may write into the report."""
     assert unfreed(leak(3, "f"), mark(*words, word="unfreed")) == []
-
-
-def test_a_report_without_its_last_list_is_incomplete() -> None:
-    """Each process lists at its end what was never freed."""
-    listed = read(
-        b"".join([mark(2, 4, word="unfreed"), WELL]),
-        course(errors=0),
-        "llm_memory.c",
-        lambda _: {},
-        optional=OptionalStages(),
-    )
-    missing = read(
-        b"".join([mark(4, 4, word="unfreed"), WELL]),
-        course(errors=0),
-        "llm_memory.c",
-        lambda _: {},
-        optional=OptionalStages(),
-    )
-
-    assert listed.unread == ""
-    assert missing.unread == "lacks the list of memory that was never freed"

@@ -17,7 +17,7 @@ from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.programs import around, attempted, changed, findings, line_of, made, natively, right
+from grader.tests.support.programs import attempted, changed, findings, line_of, natively, right
 
 _HERE, _MADE = "/* HERE */", "/* MADE */"
 _TOP = """#pragma GCC diagnostic ignored "-Wuse-after-free"
@@ -126,12 +126,6 @@ _VIOLATIONS: dict[str, Violation] = {
     ),
 }  # fmt: skip
 
-_OTHER_CAUSE = {
-    "L2 table lost in a rollback": ("check-before-allocate", 2, _HERE),
-    "uninitialised L2 entry": ("block-table", 2, _MADE),
-}
-"""What the diagnosis names where that is not the finding: rule, operation and marker of the line."""
-
 
 @cache
 def folder() -> dict[str, Case]:
@@ -178,53 +172,3 @@ def test_what_needs_no_valgrind_is_told_without_it(name: str) -> None:
     assert min(one.operation or 0 for one in findings(attempt)) == wanted.operation
     assert (finding.rule, finding.verdict) == (wanted.rule, wanted.verdict)
     assert (finding.case, finding.operation) == (wanted.case, wanted.operation)
-
-
-@pytest.mark.parametrize("name", _VIOLATIONS)
-def test_the_diagnosis_names_it(name: str) -> None:
-    """What a student reads first."""
-    wanted = _VIOLATIONS[name]
-    rule, operation, marker = _OTHER_CAUSE.get(name, (wanted.rule, wanted.operation, _HERE))
-    line = line_of(wanted.source, marker)
-    attempt = graded(name, valgrind=True)
-    assert attempt.diagnosed is not None
-    diagnosis = attempt.diagnosed.first_cause
-    assert diagnosis is not None
-
-    assert (diagnosis.rule, diagnosis.cases[0], diagnosis.operation) == (rule, wanted.case, operation)
-    assert diagnosis.lines
-    assert (diagnosis.lines[0].file, diagnosis.lines[0].line) == ("llm_memory.c", line)
-
-
-@pytest.mark.parametrize("name", [name for name, one in _VIOLATIONS.items() if one.verdict is Verdict.MEMORY_LEAK])
-def test_a_leak_is_told_once_for_each_operation_that_lost_some(name: str) -> None:
-    """Valgrind's words about the same line, at the end of the case, are not repeated: it knows no operation."""
-    found = [finding for finding in findings(graded(name, valgrind=True)) if finding.verdict is Verdict.MEMORY_LEAK]
-    operations = [finding.operation or 0 for finding in found]
-
-    assert operations == sorted(set(operations))
-    assert operations == [one.operation for one in findings(graded(name, valgrind=False)) if one.kind == "leak"]
-
-
-def test_a_needless_allocation_beside_another_mistake_is_no_write() -> None:
-    """Its line explains neither the other engine's state nor shared memory: the line is that of the store."""
-    bad = f"static LLMEngine *first; if (first == NULL) first = engine; if (kv_len < 0) {{ free(same(malloc(64)));\nfirst->free_local_blocks--; {_HERE}\n}}"
-    source = around("create_sequence", f"    {bad}", top=f"#include <stdlib.h>\n{_TOP}")
-    operations = (
-        "llm_init 128 -> engine; @2 llm_init 128 -> engine; create_sequence 1 5 -> seq; @2 create_sequence 1 -1 -> NULL"
-    )
-    (finding,) = findings(attempted(source, made("two", operations, header="", rule="isolation")))
-
-    assert (finding.rule, finding.operation) == ("isolation", 4)
-    assert [line.line for line in finding.source] == [line_of(source)]
-
-
-def test_an_uninitialised_entry_is_wrong_where_it_is_made_and_where_it_is_used() -> None:
-    """The table is wrong after create, before anything uses it; Valgrind names use and origin."""
-    attempt = graded("uninitialised L2 entry", valgrind=True)
-    source = _VIOLATIONS["uninitialised L2 entry"].source
-    (table, *_) = findings(attempt)
-    (used, *_) = told(attempt, "UninitCondition", line_of(source))
-
-    assert (table.rule, table.case, table.operation) == ("block-table", _COW, 2)
-    assert f"llm_memory.c:{line_of(source, _MADE)}" in used.message
