@@ -26,8 +26,9 @@ _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
 SHARE = 20
-"""Of the random traces of a case a sample of a mistake is played with one in so many, but with --all-samples. What all
-of them cost is mostly time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
+"""Of the random traces of a case a sample is played with one in so many, but with --all-samples; the first accepted one
+of a lab with all. What all of them cost is mostly time, and a mistake that we know must be found by cases that somebody
+wrote, or by few traces."""
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -131,11 +132,11 @@ class CaseFailed(Exception):
 
 @cache
 def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
-    """Grade a submission, once per process; of random traces a sample of a mistake plays one in `share`."""
+    """Grade a submission, once per process; of random traces a sample plays one in `share`."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
-    is_mistake = path.is_relative_to(_ROOT / "submissions") and path.parent.name != Verdict.ACCEPTED
-    cases = tuple(_shortened(case, share) for case in selected.cases) if is_mistake else selected.cases
+    shortens = path.is_relative_to(_ROOT / "submissions") and path != accepted_samples(lab)[0]
+    cases = tuple(_shortened(case, share) for case in selected.cases) if shortens else selected.cases
     return pipeline.grade(path, opened_lab, cases, hidden=selected.hidden)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.cli import doctor
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS
@@ -262,8 +263,9 @@ def run_pytest(folder: Path) -> int:
     return subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60).returncode
 
 
-def test_states_are_explained_and_the_machine_is_looked_at() -> None:
+def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """`explain` draws what the table reads, `doctor` tries a grading of each lab."""
+    monkeypatch.setattr(doctor, "present", lambda: ["toy"])
     with toy_in_process():
         explained = grade("explain", "--lab", "toy", "share/names_a_box")
         traces = grade("explain", "--lab", "toy", "random/many")

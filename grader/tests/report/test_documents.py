@@ -35,7 +35,7 @@ _VIEWS = {
 
 _EACH = {
     "text": ("instructor in colour", "workflow"),
-    **dict.fromkeys(("json", "junit", "sarif", "annotations", "gnu", "summary", "html"), ("workflow",)),
+    **dict.fromkeys(("junit", "sarif", "annotations", "summary", "html"), ("workflow",)),
 }
 """For each way to escape a format and the views in which it meets each attack by itself, in a record that shows most.
 

@@ -13,7 +13,6 @@ from grader.core.errors import ExitCode, UsageError
 from grader.labs import LABS, open_lab
 from grader.search.player import FailingTrace, explicit
 from grader.search.shrink import shrink
-from grader.tests.support.chosen import few
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import hunted, player_of, smallest, superfluous, unfair_to
 from reference.operation import Operation
@@ -39,7 +38,8 @@ def calls(failing: FailingTrace) -> list[str]:
     return list(map(str, explicit(failing.case.trace.operations)))
 
 
-@pytest.mark.parametrize("lab_name", few(LABS))
+@pytest.mark.thorough
+@pytest.mark.parametrize("lab_name", LABS)
 def test_the_smallest_traces_are_fair_and_have_nothing_superfluous(lab_name: str) -> None:
     """No operation can be left out, and every accepted sample does in them what the reference does."""
     lab, traces = open_lab(lab_name), []

@@ -147,6 +147,7 @@ def test_what_cases_are_worth() -> None:
     assert result.sole_guards(listing) == {}
 
 
+@pytest.mark.thorough
 def test_the_command(tmp_path: Path) -> None:
     """It says what is missing, and writes the matrix as a table."""
     matrix = tmp_path / "kills.csv"

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from markdown_it import MarkdownIt
 
 from grader.core.record import Record, from_json
+from grader.report.rule_summary import judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def of_record(record: Record) -> Told:
         score=record.score,
         full=record.max_score,
         passed=record.verdict.passed,
-        rules={one.rule: (one.points, one.max_points) for one in record.rules},
+        rules={one.rule: (one.points, one.max_points) for one in judged(record)},
         lost={one.rule: one.max_points - one.points for one in record.rules if one.points < one.max_points},
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.tests.support.chosen import few
 from grader.tests.support.command import FEW, ROOT, SAMPLES, environment
 from grader.tests.support.decoy_modules import imported_beside, put_modules_beside
 
@@ -58,7 +59,7 @@ def test_the_scripts_start_pythons() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", ".", *FEW), ("batch", "class", "--jobs", "2", *FEW), ("doctor",)],
+    few([("run", ".", *FEW), ("batch", "class", "--jobs", "2", *FEW), ("doctor",)], 2),
     ids=lambda arguments: arguments[0],
 )
 def test_no_module_beside_a_submission_is_imported(checkout: Path, arguments: tuple[str, ...]) -> None:

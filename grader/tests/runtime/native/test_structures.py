@@ -1,4 +1,3 @@
-
 """The driver's walk over a student's structures: it believes nothing, and so no wild pointer leads it astray."""
 
 from __future__ import annotations
