@@ -67,7 +67,7 @@ _SAMPLES = {
         "time_limit_exceeded/hostile_log_without_end",
     ),
 }
-_EACH = [sample for lab, samples in _SAMPLES.items() for sample in few((f"{lab}/{name}" for name in samples), 3)]
+_EACH = [sample for lab, samples in _SAMPLES.items() for sample in few(f"{lab}/{name}" for name in samples)]
 
 _OPEN_ALL = """document.querySelectorAll('details').forEach((details) => { details.open = true; });
 document.querySelectorAll('.scene').forEach((scene) => { scene.hidden = false; });

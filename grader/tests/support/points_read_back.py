@@ -14,7 +14,6 @@ from xml.etree import ElementTree as ET
 from markdown_it import MarkdownIt
 
 from grader.core.record import Record, from_json
-from grader.report.rule_summary import judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +27,15 @@ class Told:
     lost: dict[str, int] | None = None
     """Points that rules lost, where the format reports only these."""
 
+    @property
+    def earning(self) -> dict[str, tuple[int, int]] | None:
+        """The rules that are worth something."""
+        return None if self.rules is None else {rule: points for rule, points in self.rules.items() if points[1]}
+
     def agrees(self, other: Told) -> bool:
-        """Whether both have the same values, in everything that both report."""
-        mine = (self.full, self.rules, self.lost)
-        pairs = zip(mine, (other.full, other.rules, other.lost), strict=True)
+        """Whether both have the same values, in everything that both report; rules of no points may be left out."""
+        mine, theirs = ((one.full, one.earning, one.lost) for one in (self, other))
+        pairs = zip(mine, theirs, strict=True)
         return (self.score, self.passed) == (other.score, other.passed) and all(
             None in pair or pair[0] == pair[1] for pair in pairs
         )
@@ -44,7 +48,7 @@ def of_record(record: Record) -> Told:
         score=record.score,
         full=record.max_score,
         passed=record.verdict.passed,
-        rules={one.rule: (one.points, one.max_points) for one in judged(record)},
+        rules={one.rule: (one.points, one.max_points) for one in record.rules},
         lost={one.rule: one.max_points - one.points for one in record.rules if one.points < one.max_points},
     )
 
