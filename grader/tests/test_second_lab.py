@@ -44,34 +44,6 @@ def test_a_right_counter_has_all_points(tmp_path: Path) -> None:
     assert record.submission.source_file == "counter.sh"
 
 
-def test_a_wrong_counter_is_judged_from_its_own_state(tmp_path: Path) -> None:
-    """Only the rule that it breaks costs; after the mistake the case goes on from the total of -1."""
-    record = graded(tmp_path, BELOW)
-
-    assert record.verdict is Verdict.WRONG_ANSWER
-    assert points(record) == {"starts": 10, "counts": 50, "below": 0}
-    assert record.first_cause is not None
-    assert (record.first_cause.rule, record.first_cause.cases[0], record.first_cause.operation) == (
-        "below",
-        "basic/never_below",
-        3,
-    )
-    assert record.first_cause.hint == "take must refuse what is more than the total."
-    assert record.first_cause.clause.startswith("Part 2: take returns -1 and changes nothing")
-    assert {finding.case for finding in record.findings} == {"basic/never_below"}
-
-
-def test_a_list_of_numbers_is_an_argument(tmp_path: Path) -> None:
-    """And a number is the reply; what a case may claim is said in words."""
-    stops_early = RIGHT.replace('add "$one"; done', 'add "$one"; break; done')
-    record = graded(tmp_path, stops_early)
-
-    assert record.first_cause is not None
-    assert (record.first_cause.cases[0], record.first_cause.operation) == ("basic/adds_all", 2)
-    assert (record.findings[0].expected, record.findings[0].actual) == ("6", "1")
-    assert next(step.call for one in record.outcomes for step in one.steps if step.number == 2) == "add_all [1,2,3]"
-
-
 @pytest.mark.parametrize(
     ("operation", "message"),
     [

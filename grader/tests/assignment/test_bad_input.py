@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from grader.tests.support.command import FEW, ROOT, SAMPLES, grade
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
-NAME = "llm_memory.c"
 
 GOOD = """title       = "a title"
 handout     = "Task 4/store"
@@ -94,26 +91,6 @@ def test_what_the_command_line_does_not_know_is_2(arguments: tuple[str | Path, .
     assert "-h" in said.err
 
 
-def test_a_bad_path_among_good_ones() -> None:
-    """All of them are told, and nothing is graded: half of the reports would look like all of them."""
-    said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-memory-checker", *FEW)
-
-    assert (said.code, said.out) == (2, "")
-    assert "nowhere: no such file or folder" in said.err
-    assert "gone: no such file or folder" in said.err
-
-
-def test_a_file_of_an_old_editor(tmp_path: Path) -> None:
-    """A source in GBK or Latin-1 is graded, and its lines are shown as what they are, in their places."""
-    source = (RIGHT / NAME).read_bytes()
-    for encoding, comment in (("gbk", "内存"), ("latin-1", "für")):
-        (tmp_path / NAME).write_bytes(f"/* {comment} */\n".encode(encoding) + source)
-        said = grade("run", tmp_path, *FEW, "--without-memory-checker", "--format", "json")
-
-        assert (said.code, said.err) == (0, "")
-        assert json.loads(said.out)["submission"]["source"][:2] == [f"/* {comment} */", source.decode().splitlines()[0]]
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -147,13 +124,3 @@ def test_a_file_that_is_no_case(tmp_path: Path, content: bytes, says: str) -> No
     assert any(says in line for line in lines)
     assert lines[-1] == f"{folder / 'worse.toml'}:3: unknown rule 'adress' (did you mean address?)"
     assert not any("good.toml" in line for line in lines)
-
-
-@pytest.mark.timeout(60)
-def test_a_pipe_in_the_place_of_the_file_stops_nothing(tmp_path: Path) -> None:
-    """A finding with the exit code of a failed submission."""
-    os.mkfifo(tmp_path / NAME)
-    said = grade("run", tmp_path)
-
-    assert said.code == 1
-    assert "is not a regular file" in said.out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,10 @@ import pytest
 from grader import pipeline
 from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
 from grader.assignment.lab import Settings
-from grader.classroom.batch import settings_of
 from grader.classroom.fingerprint import grading_plan
-from grader.classroom.store import Run
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
-from grader.core.record import Record, from_json, to_json
+from grader.core.record import Record, from_json
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
@@ -26,7 +23,6 @@ from grader.runtime.protocol import GradingOptions
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
-from grader.tests.support.programs import first_case
 from grader.tests.support.readers import READERS
 
 _SOME = ["accepted/yoda_crlf", "wrong_answer/no_copy_on_write", "compile_error/sign_compare"]
@@ -72,20 +68,6 @@ def test_all_formats_tell_the_same_most(sample: str) -> None:
         assert all(row.agrees(truth) for row in BOOKS[name](table).values()), name
     assert words(record) in GRADEBOOKS["csv"]([record])
     assert "hidden cases not run here" in GRADEBOOKS["canvas-csv"]([record])
-
-
-def test_records_of_before_are_read() -> None:
-    """They are of whole gradings; so are runs whose settings know nothing of parts, or name an option that has gone."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, memory_checker=False))
-    old = json.loads(to_json(record))
-    del old["public_only"]
-    old["instructions"] = 681_109
-    settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": [], "instructions": True})
-
-    assert from_json(json.dumps(old)) == record
-    assert settings_of(
-        Run(lab="paged_kv", folder="", settings=settings, fingerprint="", judged="", max_score=1)
-    ) == Settings(lab="paged_kv")
 
 
 def test_the_public_part_is_graded_from_the_command_line(tmp_path: Path) -> None:

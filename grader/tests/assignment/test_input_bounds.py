@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from grader.assignment import case_files, input_file, rubric
-from grader.classroom import roster, stored_result, submission_metadata
-from grader.core.errors import MOST_SHOWN, CaseFileError, InputError
-from grader.labs.paged_kv.lab import FACETS, lab
+from grader.assignment import case_files, input_file
+from grader.classroom import roster, submission_metadata
+from grader.core.errors import MOST_SHOWN, InputError
+from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_case_files import CREATED, HEADER
-
-_FACETS = frozenset(facet.name for facet in FACETS)
-
-_OVERRIDE = '[[override]]\nsubmission = "{}"\nrule = "address"\npoints = 1\nreason = "r"\nby = "b"\n'
 
 
 def case_text(operations: str, header: str = HEADER) -> str:
@@ -29,16 +24,6 @@ def read_case(path: Path) -> object:
     return case_files.load(path, lab().grammar, seed=1)
 
 
-def read_overrides(path: Path) -> object:
-    """In a class of a thousand."""
-    return stored_result.load_overrides(path, lab().rubric, [f"student_{number:04}" for number in range(1000)])
-
-
-def read_rubric(path: Path) -> object:
-    """With the facets and calls of the lab."""
-    return rubric.load(path, _FACETS, lab().grammar.operations)
-
-
 def complaint(path: Path, content: str | bytes, read: Callable[[Path], object]) -> list[str]:
     """What is said of a file, without its path."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -49,46 +34,6 @@ def complaint(path: Path, content: str | bytes, read: Callable[[Path], object]) 
     assert 0 < len(lines) <= MOST_SHOWN + 1
     assert all(line.startswith(f"{path}:") and len(line) < len(str(path)) + 600 for line in lines)
     return [line.removeprefix(f"{path}:") for line in lines]
-
-
-@pytest.mark.parametrize(
-    ("content", "read"),
-    [
-        ("".join(f"key{number} = 1\n" for number in range(9000)) + case_text(""), read_case),
-        (case_text("") + "".join(f"[t{number}]\n" for number in range(9000)), read_case),
-        (case_text("create_sequense 2 5 -> seq\n" * 4000), read_case),
-        (case_text("append_kv 77 1 -> 0\n" * 4000), read_case),
-        (case_text("@2 append_kv 1 1 -> 0\n" * 4000), read_case),
-        (case_text("").replace("Task 4/store", ";".join(f"Task {number}/x" for number in range(9000))), read_case),
-        ("seed = 1\n" + "".join(f"[rules.r{number}]\npoints = 1\n" for number in range(5000)), read_rubric),
-        ("seed = 1\n[rules.r]\n" + "".join(f"k{number} = 1\n" for number in range(9000)), read_rubric),
-        ("".join(_OVERRIDE.format(f"studemt_{number}") for number in range(2000)), read_overrides),
-        ("[[override]]\n" * 5000, read_overrides),
-        ("folder,name\n" + "a,\n" * 19_000, roster.load),
-        ("folder,name\n" + "a,b\n" * 19_000, roster.load),
-    ],
-    ids=[
-        *("keys", "tables", "operations", "claims", "engines", "clauses", "rules", "keys of a rule"),
-        *("unknown submissions", "empty overrides", "empty names", "rows twice"),
-    ],
-)
-def test_of_thousands_of_mistakes_a_few_are_told(
-    tmp_path: Path, content: str, read: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number of the others is said, and a similar word is looked for only where somebody will read it."""
-    looked_up: list[str] = []
-
-    def counted(word: str, *_: object, **__: object) -> list[str]:
-        looked_up.append(word)
-        return ["something"]
-
-    monkeypatch.setattr(difflib, "get_close_matches", counted)
-    said = complaint(tmp_path / "file.toml", content, read)
-
-    assert len(said) == MOST_SHOWN + 1
-    assert said[-1].startswith(" and ")
-    assert said[-1].endswith(" more")
-    assert len(looked_up) <= MOST_SHOWN
 
 
 @pytest.mark.parametrize(
@@ -164,21 +109,6 @@ def test_a_short_file_cannot_name_millions(tmp_path: Path) -> None:
     )
 
 
-def test_a_class_of_thousands_is_matched_once(tmp_path: Path) -> None:
-    """By folder and by user, where one name is the end of another; more rows than anybody could compare in pairs."""
-    rows = "".join(f"u{number},Name {number}\nx-u{number},Other {number}\n" for number in range(9000))
-    for key, before in (("folder", ""), ("github_username", "hw3-")):
-        path = tmp_path / f"{key}.csv"
-        path.write_text(f"{key},name\n{rows}", encoding="utf-8")
-        people = roster.load(path)
-        names = [f"{before}{name}" for name, _ in people.rows]
-        found = people.students(names)
-
-        assert people.missing(names) == ()
-        assert [one.name for one in found[f"{before}u7"]] == ["Name 7"]
-        assert [one.name for one in found[f"{before}x-u7"]] == ["Other 7"]
-
-
 def test_the_line_of_a_key_is_found_however_it_is_written() -> None:
     """Quotes and blanks make no other key of it."""
     text = 'a = 1\n[ rules . "x y" ]\n"points" = 3\n[[row]]\nb = 1\n[[row]]\n  b  = 2\n'
@@ -188,10 +118,3 @@ def test_the_line_of_a_key_is_found_however_it_is_written() -> None:
     assert input_file.line_of(text, "c", "row", 0) == 4
     assert input_file.line_of(text, "b", "row", 2) == 1
     assert input_file.line_of(text, "nothing") == 1
-
-
-def test_a_device_is_no_file(tmp_path: Path) -> None:
-    """What never ends is not read to its end."""
-    (tmp_path / "zero.toml").symlink_to("/dev/zero")
-    with pytest.raises(CaseFileError, match="1: is larger than 256 KB"):
-        read_case(tmp_path / "zero.toml")

@@ -59,15 +59,6 @@ def test_a_lab_without_a_file_knows_no_mistakes(tmp_path: Path) -> None:
     assert mistakes.load(tmp_path / "none.toml", calls=(), facets=(), rules=(), clauses=()) == ()
 
 
-def test_an_entry_becomes_a_mistake(tmp_path: Path) -> None:
-    """Looked up by call and facet."""
-    (mistake,) = loaded(tmp_path, _FIRST)
-
-    assert (mistake.calls, mistake.facets) == (frozenset({"take"}), frozenset({"reply"}))
-    assert (mistake.rule, mistake.clause, mistake.where) == ("taking", "Part 1/enough", None)
-    assert mistake.hint == "look at {call}"
-
-
 def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
     """A word of [kinds] that stands for nothing readable, a call or a sentence that is none, an unknown predicate."""
     text = _FIRST.replace('"Part 1/enough"', '{ tak = "Part 1/enough", take = "Part 9", give = 3 }')
@@ -118,16 +109,6 @@ def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
         "22: mistakes.rule is missing; one of: giving, interface, naming, taking",
         '22: mistakes.hint is missing: write hint = "...", what to look at',
     ]
-
-
-@pytest.mark.parametrize("later", [_FIRST, _FIRST.replace("hint", 'circumstances = ["too-many"]\nhint')])
-def test_an_entry_that_can_never_be_used_is_told(tmp_path: Path, later: str) -> None:
-    """An earlier one fits whatever it fits; the other order is right."""
-    assert problems(tmp_path, f"{_FIRST}\n{later}")[0].endswith(
-        "never used: the entry of line 1 fits whatever this one fits"
-    )
-    if later != _FIRST:
-        assert len(loaded(tmp_path, f"{later}\n{_FIRST}")) == 2
 
 
 @pytest.mark.parametrize("name", LABS)

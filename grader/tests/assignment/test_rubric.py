@@ -144,13 +144,6 @@ def test_a_file_that_is_no_rubric(tmp_path: Path, content: bytes) -> None:
     assert all(str(problem).startswith(f"{path}:") and problem.line >= 1 for problem in caught.value.problems)
 
 
-def test_a_rubric_that_is_not_there(tmp_path: Path) -> None:
-    """A missing file and a folder are said in words of the system."""
-    for path, says in ((tmp_path / "none.toml", "No such file or directory"), (tmp_path, "Is a directory")):
-        with pytest.raises(RubricError, match=f"cannot be read: {says}"):
-            rubric.load(path, _FACETS, CALLS)
-
-
 @pytest.mark.parametrize("text", ["x = 1", "clauses = [1]", '[clauses]\na = "b"\nc = 3'])
 def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str) -> None:
     """Anything else is said with what to write."""

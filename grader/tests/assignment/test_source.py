@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import source as collect_module
 from grader.assignment.source import Source, collect
 from grader.core.errors import UsageError
 from grader.core.verdict import Verdict
@@ -109,36 +108,6 @@ def test_a_link_is_never_followed(tmp_path: Path) -> None:
     assert complaint(tmp_path / NAME) == f"{NAME} is a symbolic link; submit the file itself"
 
 
-@pytest.mark.parametrize("swapped", [NAME, "src", "own.h"])
-def test_what_is_swapped_for_a_link_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str) -> None:
-    """After we looked and before we read: the file, a folder on the way to it, a header."""
-    submission, theirs = tmp_path / "alice", handed_in(tmp_path / "secret", b"int secret;\n")
-    (theirs / "own.h").write_bytes(b"#define SECRET\n")
-    folder = handed_in(submission / "src")
-    (folder / "own.h").write_bytes(b"#define MINE\n")
-
-    def looked(*where: object) -> Iterator[list[os.DirEntry[str]]]:
-        yield from levels(*where)  # type: ignore[arg-type]
-        if swapped == "src":
-            folder.rename(tmp_path / "old")
-            folder.symlink_to(theirs)
-        else:
-            (folder / swapped).unlink()
-            (folder / swapped).symlink_to(theirs / swapped)
-
-    levels = collect_module.levels_below
-    monkeypatch.setattr(collect_module, "levels_below", looked)
-    try:
-        source = collected(submission)
-    except UsageError:
-        assert swapped == "src"
-        return
-
-    assert b"secret" not in source.content
-    assert b"#define SECRET\n" not in source.own_headers.values()
-    assert (source.finding is None) == (swapped == "own.h")
-
-
 def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     """In a folder it is what the student handed in; as our user's own path it is a slip."""
     (tmp_path / NAME).symlink_to("nowhere")
@@ -146,13 +115,6 @@ def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     assert "symbolic link" in complaint(tmp_path)
     with pytest.raises(UsageError, match="the link is broken"):
         collected(tmp_path / NAME)
-
-
-def test_a_folder_of_that_name(tmp_path: Path) -> None:
-    """Told apart from a folder that merely lacks the file."""
-    (tmp_path / NAME).mkdir()
-
-    assert complaint(tmp_path) == f"{NAME} is a folder; submit a file with that name"
 
 
 @pytest.mark.timeout(20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -10,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
 from grader.bench import targets
 from grader.bench.__main__ import main
 from grader.bench.figures import Figure, FigureGroup, Target
-from grader.bench.rivals import dynamic, naive, plain
+from grader.bench.rivals import plain
 from grader.bench.subject import Subject, prepared
 from grader.labs import LABS
 from grader.system import sandbox
@@ -43,17 +41,6 @@ def other(subject: Subject, folder: Path, source: str) -> Subject:
     (folder / "llm_memory.c").write_text(source, encoding="utf-8")
     with prepared(folder, "paged_kv") as made:
         return replace(made, cases=subject.cases)
-
-
-def test_the_naive_harness_links_like_the_handout(subject: Subject, tmp_path: Path) -> None:
-    """With the system's libc, which is what makes Valgrind's start dear; the program is as right as before."""
-    program = dynamic(subject)
-
-    assert [
-        ELFFile(io.BytesIO(one.checked)).get_section_by_name(".interp") is not None
-        for one in (program, subject.program)
-    ] == [True, False]
-    assert naive(subject, plain(tmp_path, "work"), program, subject.cases) == 2
 
 
 def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Path) -> None:

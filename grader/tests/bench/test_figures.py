@@ -12,15 +12,7 @@ from grader.bench.figures import (
     FigureGroup,
     Target,
     as_table,
-    best,
 )
-
-
-def test_the_best_is_the_quotient_of_the_smallest() -> None:
-    """What other work added to single rounds is left out; the rounds' own quotients are shown beside it."""
-    figure = best("x", [4.0, 2.0, 9.0], [1.0, 8.0, 3.0], minus=1.0)
-
-    assert (figure.name, figure.value, figure.low, figure.high) == ("x (best of 3)", 1.0, -0.75, 3.0)
 
 
 def test_the_reports(capsys: pytest.CaptureFixture[str]) -> None:

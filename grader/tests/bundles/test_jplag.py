@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.labs import open_lab
-from grader.tests.support.command import ROOT, SAMPLES, Said, grade
+from grader.tests.support.command import SAMPLES, Said, grade
 from grader.tests.support.counter_house import RIGHT
 from grader.tests.support.counter_lab import counters_in_process
 from grader.tests.support.odd_classes import put
@@ -80,17 +80,6 @@ def test_each_submission_is_a_folder_of_the_students_own_files(place: Path) -> N
         assert exported[f"submissions/{name}"] == (place / "kept" / original).read_bytes()
     for name in base:
         assert exported[f"base-code/{name}"] == open_lab("paged_kv").starter[name].read_bytes()
-
-
-def test_nothing_of_a_grading_is_there(place: Path) -> None:
-    """No case, hidden or public, no rule, no points."""
-    call(place, "export", "--format", "jplag", "--output", "bare")
-    whole = b"\0".join([*(name.encode() for name in files(place / "bare")), *files(place / "bare").values()])
-    cases = [path.stem.encode() for path in (ROOT / "cases" / "paged_kv").glob("*/*.toml") if "_" in path.stem]
-
-    assert len(cases) > 100
-    assert [case for case in cases if case in whole] == []
-    assert b"rubric" not in whole
 
 
 def test_what_cannot_be_exported_says_why(place: Path, tmp_path: Path) -> None:

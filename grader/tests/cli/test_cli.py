@@ -119,15 +119,6 @@ def test_repro_writes_a_program() -> None:
     assert "nothing fails here" in right.err
 
 
-def test_without_gcc(tmp_path: Path) -> None:
-    """Our fault, not the student's: 3, and the command that installs it."""
-    said = grade("run", RIGHT, *FEW, variables={"PATH": tools(tmp_path / "bin", "valgrind")})
-
-    assert (said.code, said.out) == (3, "")
-    assert "gcc is not installed. Install it with:\n    " in said.err
-    assert " gcc" in said.err.split("Install it with:")[1]
-
-
 def test_without_valgrind(tmp_path: Path) -> None:
     """It can be installed, or done without, which record and report then say."""
     path = {"PATH": tools(tmp_path / "bin", *BINUTILS)}

@@ -41,12 +41,3 @@ def test_commands_are_completed(script: str) -> None:
     """All of them, and those that begin so."""
     assert set(COMMANDS) <= set(completed(script, ""))
     assert completed(script, "reg") == ["regrade"]
-
-
-@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
-def test_other_shells_have_theirs(shell: str) -> None:
-    """Their files name all commands."""
-    done = grade("completion", shell)
-
-    assert done.code == 0
-    assert [name for name in COMMANDS if name not in done.out] == []

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.report.document import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
-from grader.tests.support.points_read_back import TOLD
-from grader.tests.support.readers import READERS
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -27,21 +24,6 @@ def test_a_table_holds_all_submissions(tmp_path: Path) -> None:
     assert (printed.code, written.code, written.all) == (1, 1, "")
     assert path.read_text(encoding="utf-8") == printed.out
     assert [line.split(",")[0] for line in printed.out.splitlines()] == ['"submission"', f'"{RIGHT}"', f'"{WRONG}"']
-
-
-def test_one_grading_makes_several_reports(tmp_path: Path) -> None:
-    """The printed one and the files tell the same, and files are plain in the log of a workflow too."""
-    files = {"junit": tmp_path / "r.xml", "summary": tmp_path / "s.md", "text": tmp_path / "t.txt"}
-    also = [word for name, path in files.items() for word in ("--also", f"{name}={path}")]
-    said = grade("run", WRONG, *QUICK, *also, "--format", "gradescope", variables={"GITHUB_ACTIONS": "true"})
-    truth = TOLD["gradescope"](said.out)
-
-    for name, path in files.items():
-        report = path.read_text(encoding="utf-8")
-        READERS[name](report, View())
-        told = TOLD[name](report)
-        assert (told.score, told.full, told.passed) == (truth.score, truth.full, truth.passed)
-    assert said.code == 1
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import re
-import signal
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from grader.system import resources as installed
-from grader.tests.support.command import FEW, SAMPLES, grade, grade_process, tools
+from grader.tests.support.command import FEW, SAMPLES, grade, grade_process
 
 _RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 _WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -47,38 +39,3 @@ def test_it_says_and_writes_what_a_process_does(
         results[call.__name__] = (ended, files)
 
     assert results["grade"] == results["grade_process"]
-
-
-def _state() -> dict[str, object]:
-    return {
-        "variables": dict(os.environ),
-        "folder": Path.cwd(),
-        "descriptors": {path: path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()},
-        "streams": (sys.argv, sys.stdin, sys.stdout, sys.stderr),
-        "handlers": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
-        "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-        "temporary": tempfile.tempdir,
-        "gcc": installed.version("gcc"),
-        "garbage": (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()),
-    }
-
-
-@pytest.fixture
-def own_handler() -> Iterator[None]:
-    """A handler that no command sets, after a command has loaded what is loaded once."""
-    grade("run", _RIGHT, *_QUICK)
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-
-
-@pytest.mark.usefixtures("own_handler")
-def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
-    """Whether it ends well or not, and in other surroundings: the next test finds its own."""
-    before = _state()
-    looked = grade("doctor", variables={"PATH": tools(tmp_path / "bin", "valgrind")})
-    refused = grade("run", tmp_path, "--lab", "paged_kv", variables={"TMPDIR": str(tmp_path)}, cwd=tmp_path)
-
-    assert (looked.code, refused.code) == (3, 1)
-    assert re.search(r"gcc\W+missing", looked.out)
-    assert _state() == before

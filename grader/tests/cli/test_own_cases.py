@@ -102,15 +102,6 @@ def test_a_case_is_tried_on_a_class(tmp_path: Path) -> None:
     assert store.read_bytes() == before
 
 
-def test_explain_draws_a_case_file_of_a_user(tmp_path: Path) -> None:
-    """As it draws a case of the lab."""
-    drawn = grade("explain", write(tmp_path, "forks"))
-
-    assert drawn.code == ExitCode.ACCEPTED
-    assert "an append after a fork" in drawn.out
-    assert "append_kv 2 77 -> 0" in drawn.out
-
-
 @pytest.mark.parametrize("command", ["explain", "try"])
 def test_what_is_wrong_in_a_file_has_its_line(command: str, tmp_path: Path) -> None:
     """A claim that the reference contradicts, and an operation that the lab does not have."""

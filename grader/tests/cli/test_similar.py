@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -44,35 +43,6 @@ def rows(said: Said) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in said.out.split("\n") if "│" in line]
 
 
-def test_a_folder_and_a_store_give_the_same_pairs(place: Path) -> None:
-    """Of the store also the students' names. It is only read, and a pair is no failure."""
-    stored = (place / "grades.sqlite").read_bytes()
-    of_folder = grade("similar", "in", cwd=place)
-    of_store = grade("similar", "--store", "grades.sqlite", cwd=place)
-
-    assert (of_folder.code, of_store.code) == (ExitCode.ACCEPTED, ExitCode.ACCEPTED)
-    (pair,) = rows(of_folder)
-    assert pair[0] == r"<b>[red]x \x1b[2J"
-    assert pair[2] == "ann"
-    assert all(int(cell.removesuffix(" %")) >= 80 for cell in pair[1::2])
-    assert rows(of_store) == [[*pair[:2], "ann (Ann <i>Example</i>)", pair[3]]]
-    for said in (of_folder, of_store):
-        assert said.out.startswith("1 pair of 80 % or more in 3 submissions\n")
-        assert "not compared: dora: there is too little in it" in said.err
-        assert "not compared: eve: " in said.err
-    assert (place / "grades.sqlite").read_bytes() == stored
-
-
-def test_the_threshold_and_the_lab_can_be_given(place: Path, tmp_path: Path) -> None:
-    """At 1 % everything is a pair here; a Python lab follows from its file."""
-    sample = ROOT / "submissions" / "scheduler" / "accepted" / "plain" / "scheduler.py"
-    for name in ("ann", "bob"):
-        put(tmp_path / "in" / name / "scheduler.py", sample.read_bytes())
-
-    assert len(rows(grade("similar", "in", "--threshold", "0.01", "--lab", "paged_kv", cwd=place))) == 3
-    assert rows(grade("similar", "in", cwd=tmp_path)) == [["ann", "100 %", "bob", "100 %"]]
-
-
 def test_what_is_listed_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A class in which all are alike would be as many pages as it has pairs: the best of each submission come first."""
     monkeypatch.setattr(similarity, "_MOST_PAIRS", 1)
@@ -81,25 +51,6 @@ def test_what_is_listed_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert said.out.startswith("3 pairs of 1 % or more in 3 submissions; shown are 1 of them, the best of each")
     assert [row[2] for row in rows(said)] == ["ann"]
-
-
-def test_pages_show_each_pair_side_by_side(place: Path) -> None:
-    """All values escaped, under names that are safe; nothing is there of who is in no pair but why not compared."""
-    said = grade("similar", "--store", "grades.sqlite", "--output", "alike", cwd=place)
-    pages = {path.name: path.read_text(encoding="utf-8") for path in (place / "alike").iterdir()}
-
-    assert said.code == 0
-    assert pages.keys() == {"index.html", "b_red_x_x1b_2J--ann.html"}
-    index, pair = pages["index.html"], pages["b_red_x_x1b_2J--ann.html"]
-    assert 'href="b_red_x_x1b_2J--ann.html"' in index
-    assert "Ann &lt;i&gt;Example&lt;/i&gt;" in index
-    assert "dora: there is too little in it" in index
-    assert "cem" not in index
-    assert pair.count("<script>") == 1
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in pair
-    assert len(re.findall(r'<tr id="L\d+" class="equal">', pair)) > 100
-    assert 'href="#R' in pair
-    assert 'href="#L' in pair
 
 
 def test_the_page_of_the_class_says_how_many_are_alike(place: Path) -> None:

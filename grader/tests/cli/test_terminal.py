@@ -15,32 +15,7 @@ from grader.classroom.workers import Graded
 from grader.cli.app import app
 from grader.cli.terminal import Progress, progress
 from grader.tests.classroom.test_store import kept
-from grader.tests.support.command import FEW, ROOT, SAMPLES, command, environment, grade
-
-_ASKED = [60, 120]
-_WRONG = SAMPLES / "wrong_answer" / "all_null"
-
-
-@pytest.mark.parametrize(
-    ("words", "usual"),
-    [
-        (("run", _WRONG, *FEW, "--without-memory-checker"), 100),
-        (("cases",), 160),
-        (("explain", "append/three_sharers"), 100),
-    ],
-    ids=["run", "cases", "explain"],
-)
-def test_a_pipe_is_as_wide_as_columns_says(words: tuple[str | Path, ...], usual: int) -> None:
-    """Without it as wide as always, and with nonsense in it too."""
-    said = grade(*words).out
-    asked = {
-        width: max(map(len, grade(*words, variables={"COLUMNS": str(width)}).out.splitlines())) for width in _ASKED
-    }
-
-    assert asked == {width: width for width in _ASKED}
-    assert usual - 5 < max(map(len, said.splitlines())) <= usual
-    assert {grade(*words, variables={"COLUMNS": odd}).out for odd in ("0", "wide", "")} == {said}
-
+from grader.tests.support.command import ROOT, SAMPLES, command, environment, grade
 
 _QUICK = ("--case", "append/copy_*", "--without-memory-checker")
 

@@ -29,16 +29,6 @@ def test_every_call_is_made_in_every_state() -> None:
     assert len(met) < 1.5 * covering.transitions
 
 
-def test_shortest_traces_end_with_their_transition() -> None:
-    """They are those of the exploration, in its order, so short ones come first."""
-    covering = covering_of([small_shelf()], lab().model)
-    ends = [states_of(trace)[-1] for trace in covering.shortest]
-
-    assert len(set(ends)) == covering.transitions
-    assert [len(trace) for trace in covering.shortest] == sorted(map(len, covering.shortest))
-    assert len(covering.shortest[-1]) == 4
-
-
 def test_what_a_right_trace_goes_through_is_no_suspect() -> None:
     """All else of the failing traces is, the shortest first."""
     covering = covering_of([small_shelf(most=20), small_shelf()], lab().model)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.errors import UsageError
 from grader.core.record import Record, from_json, to_json, write
 from grader.core.verdict import Audience
 from grader.tests.support.handmade import outcome, record_of, secret_record
@@ -39,14 +38,6 @@ def test_nobody_sees_half_a_file(tmp_path: Path) -> None:
 
     assert seen <= set(range(0, 60_000, 600))
     assert len(seen) > 1
-
-
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """And makes no folder."""
-    with pytest.raises(UsageError, match=r"record\.json cannot be written: No such file.*; write another path"):
-        write(tmp_path / "missing" / "record.json", "{}")
-
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupt_in_the_middle_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,25 +18,6 @@ def unseen(text: str) -> set[str]:
     return {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")}
 
 
-OLD = {
-    "gbk": ["// 内存管理：写时复制，“块表”", "int x; /* 引用计数 */ int y;", "// 镕 喆 are rare"],
-    "gb2312": ["// 返回块号", 'printf("错误：%d\\n", n);'],
-    "latin-1": ["// für größere Blöcke", "int x; /* où l'élève écrit */ int y;", "// ¿señor? £10 °C Ã"],
-}
-
-
-@pytest.mark.parametrize("encoding", OLD)
-def test_a_source_of_an_old_editor_is_shown_as_what_it_is(encoding: str) -> None:
-    """Its own lines and those in UTF-8 between them, in their places; code beside a comment is the same."""
-    lines = [*OLD[encoding], "", "int plain;"]
-    data = [line.encode(encoding) for line in lines]
-
-    assert decoded_lines([*data, "作业 für".encode(), b"x"]) == [*lines, "作业 für", "x"]
-    assert [decoded_lines([line]) for line in data if line[:3] != b"// "] == [
-        [line] for line in lines if line[:3] != "// "
-    ]
-
-
 @given(st.lists(st.binary(max_size=40)))
 def test_whatever_the_bytes_no_line_moves_and_ascii_stays(lines: list[bytes]) -> None:
     """One text for each line, nothing in it that steers, and of a line in ASCII that line."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
@@ -61,19 +60,3 @@ def test_real_records_obey_it_and_come_back(sample: str) -> None:
     assert from_json(text) == made
     assert to_json(from_json(text)) == text
     assert text.endswith("}\n")
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no half of a new one beside it."""
-    path = tmp_path / "r.json"
-    path.write_text("old", encoding="utf-8")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        record.write(path, "new")
-
-    assert path.read_text(encoding="utf-8") == "old"
-    assert list(tmp_path.iterdir()) == [path]

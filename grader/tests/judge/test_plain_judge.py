@@ -75,14 +75,6 @@ def seen(judgement: Judgement) -> list[tuple[str, str]]:
     return [(one.facet, one.seen) for one in judgement.differences]
 
 
-def test_a_right_record_has_no_difference() -> None:
-    """At any operation, in any order of its keys."""
-    for number, record in enumerate(records()[1:], start=1):
-        reordered = json.dumps(json.loads(record), indent=1).encode()
-
-        assert not judged(number, reordered).differences
-
-
 def test_types_count() -> None:
     """True is no 1, and a fraction no number of boxes."""
     assert seen(judged(_TAKE, changed(records()[_TAKE], users=[True, 1, 0.0, 0]))) == [
@@ -136,20 +128,6 @@ def test_parts_of_a_reply_have_facets_of_their_own() -> None:
 
     assert replies(facets, wanted, {**wanted, "new": [3]}) == [("new", "[3]")]
     assert replies(facets, wanted, None) == [("reply", "null")]
-
-
-def test_parts_of_a_list_and_whole_replies_have_facets_by_call() -> None:
-    """Whether the call did its work is a facet of its own."""
-    facets = (
-        Facet("hits", path="reply.0", calls=("admit",)),
-        Facet("new", path="reply", calls=("step",)),
-        Facet("accepted", path="accepted", calls=("admit",)),
-    )
-
-    assert replies(facets, [[1], [2]], [[3], [2]]) == [("hits", "[3]")]
-    assert replies(facets, [[1], [2]], [[1], [3]]) == [("reply", "[[1],[3]]")]
-    assert replies(facets, [[1], [2]], None) == [("accepted", "null")]
-    assert replies(facets, [[1], [2]], [[1], [3]], call="step") == [("new", "[[1],[3]]")]
 
 
 def test_a_case_that_names_what_is_not_there_is_an_error_in_words() -> None:

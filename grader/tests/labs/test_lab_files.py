@@ -47,11 +47,3 @@ def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [mistake.hint for mistake, _ in mistakes] == [mistake.hint for mistake in lab().mistakes]
     assert [bool(where) for _, where in mistakes] == [mistake.where is not None for mistake in lab().mistakes]
     assert any(where for _, where in mistakes)
-
-
-def test_without_known_mistakes_there_are_none(folder: Path) -> None:
-    """Also where there were some."""
-    assert read(folder)[2]
-    (folder / "mistakes.toml").unlink()
-
-    assert read(folder)[2] == ()

@@ -53,21 +53,6 @@ def test_hostile_text_cannot_reach_the_terminal() -> None:
     assert r"a\x1b[2J\u202eb\x0d\x07" in report
 
 
-def test_compiler_messages_stand_as_the_compiler_prints_them() -> None:
-    """Place, message, then what it means; the same message is not repeated."""
-    wrong = Finding(
-        rule="compile", verdict=Verdict.COMPILE_ERROR, tool=Tool.BUILD, kind="compiler",
-        message="unused variable 'n' [-Werror=unused-variable]", field="Delete it, or use it.",
-        source=(SourceLine(file="llm_memory.c", line=8, column=5),),
-    )  # fmt: skip
-    record = record_of(
-        findings=(wrong, wrong), verdict=Verdict.COMPILE_ERROR, score=0, would_score=97
-    )  # fmt: skip
-
-    assert text.render(record).count("  llm_memory.c:8:5: unused variable 'n' [-Werror=unused-variable]\n") == 1
-    assert "      Delete it, or use it.\n" in text.render(record)
-
-
 def test_a_failure_of_ours_blames_nobody() -> None:
     """A judge error has no score and says whose fault it is."""
     report = text.render(record_of(verdict=Verdict.JUDGE_ERROR, score=None))

@@ -124,8 +124,3 @@ def test_nothing_in_a_log_is_obeyed(name: str) -> None:
 
     assert obeyed(log) == [notice.strip()] * 2
     assert INJECTIONS[name] in log
-
-
-def test_no_two_logs_end_with_the_same_token() -> None:
-    """Who saw one cannot end the next."""
-    assert len({as_log("x") for _ in range(100)}) == 100

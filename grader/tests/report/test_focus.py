@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from grader.core.record import Record, Submission
-from grader.core.verdict import Audience, Cause, SourceLine, Verdict
+from grader.core.verdict import Audience
 from grader.labs.paged_kv.picture import picture
-from grader.report import FORMATS
-from grader.report.document import View
-from grader.report.excerpt import coloured, excerpt
 from grader.report.picture import CellMark, DrawnScene, Side
 from grader.report.start_here import Focus, focus
 from grader.tests.support.graded import drawn
-from grader.tests.support.handmade import outcome, record_of
-
-_LINES = ("/* one", "   int two */", "\tint three = 3;", 'return "<four>";', "", "six", "")
-
-_CAUSE = Cause(
-    rule="address", verdict=Verdict.WRONG_ANSWER, sentence="secret", cases=("a/b",), call="append_kv", operation=3,
-    lines=(SourceLine(file="a.c", line=4),), hint="Look at it.",
-)  # fmt: skip
 
 
 def seen(name: str) -> Focus:
@@ -28,11 +14,6 @@ def seen(name: str) -> Focus:
     found = focus(drawn(name), Audience.STUDENT)
     assert found is not None
     return found
-
-
-def with_source(*lines: str) -> Record:
-    """A record with these lines."""
-    return record_of(outcome("a/b"), submission=Submission(name="x", source_file="a.c", source=lines))
 
 
 def marked(scene: DrawnScene, side: Side) -> list[tuple[str, str, str]]:
@@ -48,21 +29,6 @@ def cells_of(scene: DrawnScene, label: str) -> list[list[tuple[str, CellMark]]]:
     return [panel.cells(row, side) for side in Side]
 
 
-def test_lines_are_coloured_and_escaped() -> None:
-    """A comment that began before them is one, a tab is four columns wide, no text of theirs is an element."""
-    found = excerpt(with_source(*_LINES), SourceLine(file="a.c", line=4, column=8))
-    assert found is not None
-    pieces = {one.number: made for one, made in coloured(found)}
-    page = FORMATS["html"](replace(with_source(*_LINES), causes=(_CAUSE,)), View())
-
-    assert pieces[2] == [("com", "   int two */")]
-    assert pieces[3][0] == ("", "    ")
-    assert ("num", "3") in pieces[3]
-    assert '<span class="key">return</span> <span class="str">&#34;</span><span class="str">&lt;four&gt;</span>' in page
-    assert [one.column for one in found.lines] == [0, 0, 8, 0, 0]
-    assert excerpt(with_source("\tx = y;"), SourceLine(file="a.c", line=1, column=2)).lines[0].column == 5  # type: ignore[union-attr]
-
-
 def test_the_first_wrong_cell_is_the_one_that_the_report_names() -> None:
     """The rest of what is wrong is marked less, and what should stand there is marked too."""
     found = seen("fork_visits_only_used_l1_slots").scene
@@ -74,19 +40,6 @@ def test_the_first_wrong_cell_is_the_one_that_the_report_names() -> None:
     assert marked(found, Side.BEFORE) == []
 
 
-def test_neighbours_that_are_alike_are_one_cell() -> None:
-    """So three tables stand side by side."""
-    found = seen("cow_copies_60_bytes").scene
-    assert found is not None
-
-    assert found.panels[0].columns == ("ref_count", "0–9", "10", "11–14", "15")
-    assert [cells[-1] for cells in cells_of(found, "block 1")] == [
-        ("·", CellMark.NONE),
-        ("·", CellMark.FIRST),
-        ("=0", CellMark.RIGHT),
-    ]
-
-
 def test_a_call_that_does_not_come_back_has_no_state_of_its_own() -> None:
     """What it met and what it had to leave are shown."""
     found = seen("append_without_second_l2_table")
@@ -96,15 +49,6 @@ def test_a_call_that_does_not_come_back_has_no_state_of_its_own() -> None:
     assert found.scene.sides == [Side.BEFORE, Side.EXPECTED]
     assert ("└ block_table[1]", "16", "changed") in marked(found.scene, Side.EXPECTED)
     assert [step.number for step in found.steps] == [1, 2, 3]
-
-
-def test_a_failing_build_shows_the_lines_of_its_first_messages() -> None:
-    """With the column; of the others the place is enough."""
-    found = seen("sign_compare")
-
-    assert found.messages
-    assert found.messages[0].excerpt is not None
-    assert any(line.column for line in found.messages[0].excerpt.lines)
 
 
 def test_what_was_met_is_known_of_rows_that_stood_together() -> None:

@@ -10,13 +10,9 @@ import pytest
 
 from grader.core.record import Record, Student
 from grader.core.verdict import Verdict
-from grader.labs.paged_kv.lab import lab
 from grader.report import GRADEBOOKS
 from grader.tests.support.book_readers import BOOK_READERS
-from grader.tests.support.command import SAMPLES
-from grader.tests.support.graded import graded
 from grader.tests.support.handmade import record_of
-from grader.tests.support.points_read_back import BOOKS, of_record
 
 OURS = record_of(verdict=Verdict.JUDGE_ERROR, score=None, rules=())
 
@@ -48,15 +44,3 @@ def test_gradescope_has_first_and_last_names(name: str, first: str, last: str) -
     _, row, *_ = table("gradescope-csv", named)
 
     assert row[:2] == [first, last]
-
-
-@pytest.mark.parametrize("first", ["rejected/ifunc_resolver", "compile_error/sign_compare"])
-def test_a_first_record_of_which_nothing_was_run_has_all_columns(first: str) -> None:
-    """Its rules have no points, and yet they are those of the others."""
-    found = [graded(lab().name, SAMPLES / name) for name in (first, "wrong_answer/four_common_mistakes")]
-    for name, book in GRADEBOOKS.items():
-        rows = BOOKS[name](book(found))
-
-        assert all(rows[record.submission.name].agrees(of_record(record)) for record in found)
-    assert table("csv", *found)[0] == table("csv", *reversed(found))[0]
-    assert len(table("csv", *found)[0]) == 11 + len(lab().rubric.rules)

@@ -38,16 +38,6 @@ def page() -> Document:
     return kill_matrix("paged_kv", some_cases(), programs(), sole={"list": listing}, redundant=[other_cow])
 
 
-def test_rows_and_columns() -> None:
-    """Samples stand in the order of the rules, before the mutants; each group says how many of it fail a case."""
-    names = re.findall(r'<text class="name"[^>]*>([^<]*)</text>', page())
-    rows = re.findall(r'<g class="program"><title>(\S+?)[: ]', page())
-
-    assert names == ["cow 2", "cow 1", "list 1", "time_limit_exceeded 0 of 1", "plain 1 of 3"]
-    assert '<text class="bad" transform' in page()
-    assert rows == ["wrong_answer/copies", "wrong_answer/lists", "time_limit_exceeded/waits", "plain", "plain", "plain"]
-
-
 def test_a_row_has_a_cell_for_each_case_that_fails() -> None:
     """Neighbours are one line; a line begins where the pen is."""
     paths = [re.sub(r"^M\S+ \S+?m", "m", path) for path in re.findall(r'<path class="cells" d="([^"]*)"', page())]

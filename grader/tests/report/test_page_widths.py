@@ -130,15 +130,6 @@ def show(browser: Browser, file: Path, sample: str, width: int) -> None:
         time.sleep(0.02)
 
 
-def titles(browser: Browser, figure: int) -> list[str]:
-    """Return the headings of the parts of a state."""
-    headings = (
-        f"document.querySelectorAll('.states .state')[{figure}].querySelectorAll('caption, thead th:first-child')"
-    )
-    found: list[str] = browser.ask(f"[...{headings}].map((heading) => heading.textContent)")
-    return found
-
-
 @pytest.mark.parametrize("sample", _EACH)
 def test_nothing_is_cut_off(browser: Browser, tmp_path: Path, sample: str) -> None:
     """The page is as wide as the window; what is wider folds, or says that its frame scrolls. Lines cross nothing."""
@@ -150,35 +141,4 @@ def test_nothing_is_cut_off(browser: Browser, tmp_path: Path, sample: str) -> No
         lines: dict[str, list[list[str]]] = browser.ask(_CROSSED)
         assert [names for names in lines["threads"] + lines["arrows"] if names] == []
         assert browser.complaints == []
-    browser.resize(0)
-
-
-def test_an_arrow_of_a_chart_is_drawn(browser: Browser, tmp_path: Path) -> None:
-    """A race begins with the chart of its streams, whose arrow goes from the record to the wait."""
-    show(browser, tmp_path / "page.html", "offload/wrong_answer/flush_event_early", 1300)
-
-    assert browser.ask("document.querySelectorAll('.focus .chart .arrow').length") == 1
-    assert browser.ask("document.querySelectorAll('.focus .states').length") == 0
-    browser.resize(0)
-
-
-@pytest.mark.parametrize(
-    ("sample", "row"),
-    [
-        ("block_search_in_last_engine", "free_local_blocks"),
-        ("append_uses_stale_global", "sequence 1"),
-        ("active_list_is_static", "sequence 1"),
-    ],
-)
-def test_both_engines_are_shown_before_and_after(browser: Browser, tmp_path: Path, sample: str, row: str) -> None:
-    """Also the engine that stays as it was. The first wrong cell is that of the sentence at the top."""
-    show(browser, tmp_path / "page.html", f"paged_kv/wrong_answer/{sample}", 1300)
-    sides = [titles(browser, figure) for figure in range(3)]
-
-    for side in sides:
-        for engine in ("engine @1: ", "engine @2: "):
-            assert any(title.startswith(engine) for title in side)
-    first = "document.querySelector('td.first').closest('table')"
-    assert browser.ask(f"{first}.querySelector('caption, th').textContent").startswith("engine @2: ")
-    assert browser.ask("document.querySelector('td.first').closest('tr').cells[0].textContent") == row
     browser.resize(0)

@@ -9,11 +9,9 @@ from dataclasses import replace
 import pytest
 
 from grader.core.record import Override, Record
-from grader.core.verdict import Audience, Feedback, Verdict
+from grader.core.verdict import Feedback
 from grader.report import FORMATS
-from grader.report.class_page import class_page
 from grader.report.document import View
-from grader.report.hand_ins import progressed
 from grader.tests.support.graded import drawn
 from grader.tests.support.readers import READERS
 
@@ -87,14 +85,3 @@ def test_what_a_score_hides_no_decision_tells() -> None:
         record = submitted("no_copy_on_write", feedback, overrides=(decided,))
 
         assert ("agreed in the lecture" in words(FORMATS["text"](record, View(width=200)))) is told
-
-
-def test_the_page_of_a_class_and_compare_obey_too() -> None:
-    """Causes stand there for instructors only."""
-    record = submitted("no_copy_on_write", Feedback.RULES)
-    other = replace(record, causes=(), verdict=Verdict.WRONG_ANSWER)
-
-    assert 'class="cause"' not in class_page([record], View())
-    assert 'class="cause"' in class_page([record], View(instructor=True))
-    assert progressed(record, other, Audience.STUDENT).fixed == ()
-    assert len(progressed(record, other, Audience.INSTRUCTOR).fixed) > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from functools import cache
 
@@ -10,7 +9,6 @@ from grader.assignment import case_files
 from grader.core.model import play
 from grader.core.picture import Scene
 from grader.judge.compare import compare
-from grader.labs.paged_kv.judging.record import Pointer, decode
 from grader.labs.paged_kv.lab import lab
 from grader.result import draw_states
 from grader.runtime.comparison import Comparison
@@ -35,24 +33,6 @@ def drawn(comparison: Comparison) -> list[Scene]:
     """The operations up to one that cannot be drawn."""
     window = range(len(comparison.case.trace.operations))
     return list(draw_states._scenes(comparison, lab(), window, draw_states.Rows()))
-
-
-def test_thousands_of_sequences_are_merged_in_order() -> None:
-    """A list that a broken program made long is drawn like a short one, in one pass over both sides."""
-    before, last = right()[1][-3:-1]
-    slot = decode(before, 1).slots[0]
-    head = before[: 24 + 4 * (slot.pool_bytes // 64)]
-
-    def forged(first: int) -> bytes:
-        sequences = b"".join(struct.pack("<3i", first + number, 1, Pointer.FREED) for number in range(2500))
-        return head + struct.pack("<3i", Pointer.OK, 1, 2500) + sequences + slot.region
-
-    records = [*right()[1][:-2], forged(0), forged(17)]
-    scenes = drawn(compared(records))
-
-    assert len(records) == len(right()[1])
-    assert last != records[-1]
-    assert all(0 < sum(place >= 0 for place in panel.rows) <= 84 for scene in scenes for panel in scene.panels)
 
 
 def test_rows_of_one_side_stand_behind_those_they_follow() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from grader.core.errors import DriverError, OutOfRoom, TooBusy
+from grader.core.errors import OutOfRoom, TooBusy
 from grader.runtime import runs
 from grader.runtime.protocol import Program
-from grader.runtime.runs import measured_once, run_confirmed
+from grader.runtime.runs import run_confirmed
 from grader.system import resources, sandbox
 from grader.system.budget import IMPATIENT, TIME_LIMITS, Budget
 from grader.system.sandbox import Workspace
@@ -75,12 +74,6 @@ def test_what_comes_once_is_passed_over(sure: Callable[[_Runs], _Seen]) -> None:
 def test_what_comes_again_is_the_programs_own(sure: Callable[[_Runs], _Seen]) -> None:
     """And is judged as it is."""
     assert sure(_Runs(iter(["killed", "killed again"]))) == _Seen("killed again")
-
-
-def test_what_a_known_good_program_does_too_is_this_machines(sure: Callable[[_Runs], _Seen]) -> None:
-    """Nobody is graded by it, and the reason is told."""
-    with pytest.raises(DriverError, match=r"known-good program.*the disk burns"):
-        sure(_Runs(iter(["killed"]), known_good="the disk burns"))
 
 
 def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
@@ -146,11 +139,3 @@ def test_another_try_has_the_whole_time() -> None:
         assert (budget.pace, budget.paid, budget.wall, budget.lines, budget.traces) == (20.0, 0.0, 300.0, 1.5, None)
         assert budget.limits == TIME_LIMITS
         assert budget.cpu > 6.9
-
-
-def test_the_pace_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fastest of a few measurements is kept with what was compiled."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    paces = iter([4.0, 2.0, 3.0])
-
-    assert [measured_once(lambda: next(paces), b"parts") for _ in range(3)] == [2.0] * 3

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grader.core.losses import with_costs
 from grader.core.optional_stages import OptionalStage, StageFailure
-from grader.core.record import Record, Submission, UsedTool
+from grader.core.record import Record, Submission
 from grader.core.verdict import (
     Cause,
     Finding,
@@ -14,7 +14,6 @@ from grader.core.verdict import (
     RuleScore,
     SourceLine,
     StepShown,
-    Tool,
     Verdict,
     Visibility,
 )
@@ -43,13 +42,6 @@ def finding(case: str, **changes: object) -> Finding:
         kind="written", case=case, operation=3, field="block 0, slot 2", expected="3", actual="untouched",
     )  # fmt: skip
     return replace(wrong, **changes)  # type: ignore[arg-type]
-
-
-TOOLS = (
-    UsedTool(tool=Tool.BUILD, name="gcc", version="gcc 12"),
-    UsedTool(tool=Tool.MEMORY_CHECKER, name="Valgrind", version="valgrind 3"),
-)
-"""What made findings."""
 
 
 def record_of(*outcomes: Outcome, one_cause: bool = True, **changes: object) -> Record:

@@ -161,14 +161,6 @@ def test_any_other_hang_ends_too(source: str) -> None:
     assert_cheap(source)
 
 
-def test_a_submission_that_does_not_compile_and_hangs_ends() -> None:
-    """What it would have scored is paid from the same purse."""
-    record = assert_cheap(around("append_kv", f"int unused; {_LOOP}", top=_TOP), fails=False)
-
-    assert (record.verdict, record.score) == (Verdict.COMPILE_ERROR, 0)
-    assert record.would_score
-
-
 def test_a_program_a_hundred_times_slower_than_others_keeps_all_points() -> None:
     """0.1 to 0.3 ms in each call, where others need two microseconds: Valgrind may not see all, which costs nothing."""
     spent = cost(

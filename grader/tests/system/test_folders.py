@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import doctor
 from grader.core.errors import DriverError
-from grader.system import folders, sandbox
-from grader.tests.support.command import FEW, ROOT, SAMPLES, environment, grade
+from grader.system import folders
+from grader.tests.support.command import ROOT, environment
 from grader.tests.support.confined import as_root
 
 _OURS = (os.geteuid(),)
@@ -99,26 +98,6 @@ def test_a_folder_whose_user_still_runs_something_waits(temporary: Path) -> None
     assert (waited, folder.exists()) == (True, False)
 
 
-def test_a_grader_sweeps_when_it_begins(temporary: Path) -> None:
-    """Before its own first folder, without being asked."""
-    process, folder = _holder(temporary)
-    process.kill()
-    process.communicate(timeout=20)
-    sandbox._swept.cache_clear()
-    with sandbox.workspace() as work:
-        assert list(temporary.iterdir()) == [work.folder]
-    assert not folder.exists()
-
-
-def test_many_left_folders_are_removed(temporary: Path) -> None:
-    """93 were found after 77 kills."""
-    for number in range(200):
-        (temporary / f"grade-999999999-1-{number:016x}").mkdir()
-    folders.remove_abandoned(_OURS)
-
-    assert list(temporary.iterdir()) == []
-
-
 _NOWHERE = "/proc/home"
 """A home that nobody can make, root included."""
 
@@ -130,48 +109,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", _NOWHERE)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"paged-kv-grader-{os.geteuid()}"
-
-
-def test_a_user_without_a_home_grades(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a private folder under TMPDIR; `grade doctor` says so."""
-    monkeypatch.setattr(doctor, "_tried", lambda _: "")
-    with tempfile.TemporaryDirectory() as temporary:
-        Path(temporary).chmod(0o755)  # students' programs run as another user
-        variables = {"HOME": _NOWHERE, "XDG_CACHE_HOME": "", "TMPDIR": temporary, "COLUMNS": "400"}
-        graded = grade("run", SAMPLES / "accepted" / "yoda_crlf", *FEW, variables=variables)
-        checked = grade("doctor", variables=variables)
-        place = Path(temporary, f"paged-kv-grader-{os.geteuid()}")
-
-        assert (graded.code, checked.code) == (0, 0), graded.all + checked.all
-        assert place.stat().st_mode & 0o777 == 0o700
-        assert len([*place.glob("*/confine")]) == 1
-        assert f"cache: {place}, because {_NOWHERE}/.cache/paged-kv-grader cannot be written; XDG" in checked.out
-
-
-def test_a_folder_is_made_once_for_its_user_alone(place: Path) -> None:
-    """And used again."""
-    umask = os.umask(0)
-    try:
-        made = folders.cached([b"x"], lambda folder: (folder / "y").touch())
-    finally:
-        os.umask(umask)
-
-    assert (made.parent, place.stat().st_mode & 0o777) == (place, 0o700)
-    assert folders.cached([b"x"], lambda _: pytest.fail("made twice")) == made
-
-
-def test_a_home_that_cannot_be_written_any_more_is_still_read(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only what is not there yet is made elsewhere."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("HOME", str(home))
-    before = folders.cached([b"x"], lambda _: None)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-
-    assert before.is_relative_to(home)
-    assert folders.cached([b"x"], lambda _: None) == before
-    assert folders.cached([b"y"], lambda _: None).parent == place
 
 
 def test_a_user_without_a_name_has_the_folder_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.errors import Abandoned, CannotStart
+from grader.core.errors import CannotStart
 from grader.system import process
 from grader.system.process import Command, Completed, Patience
 
@@ -52,16 +52,6 @@ def ends(pid: int) -> bool:
 def descriptors() -> int:
     """How many descriptors we have open."""
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_a_program_ends_when_nobody_wants_its_result(tmp_path: Path) -> None:
-    """Long before its time is over, with what it started."""
-    file = tmp_path / "pids"
-
-    with pytest.raises(Abandoned):
-        sh(f"sleep 60 & echo $! >{file}; wait", limits=Patience(wall_seconds=60, unwanted=file.exists))
-    time.sleep(0.05)  # the file may have been empty
-    assert all(ends(int(pid)) for pid in file.read_text(encoding="utf-8").split())
 
 
 def test_what_it_prints_is_kept_apart() -> None:
@@ -108,15 +98,6 @@ def test_output_is_bounded_and_says_so() -> None:
     assert done.stdout == bytes(1000)
     assert done.stderr == b"end\n"
     assert done.cut == {"stdout"}
-
-
-def test_channels_are_bounded_and_say_so() -> None:
-    """An extra pipe has a limit of its own."""
-    command: Command = lambda ends: ["sh", "-c", f"head -c 5000 /dev/zero >/dev/fd/{ends[0]}"]  # noqa: E731
-    done = process.run(command, cwd=Path("/"), limits=SHORT, environment=PLACES, channels=1, most_channel=100)
-
-    assert done.channels == (bytes(100),)
-    assert done.cut == {"channel 0"}
 
 
 def test_several_feeds_and_channels_keep_their_order() -> None:

@@ -36,15 +36,6 @@ def manager() -> dict[str, Any]:
     ])  # fmt: skip
 
 
-def without_caching() -> dict[str, Any]:
-    """A request with four encoder tokens."""
-    return after([
-        ("manager", (9, (("cross", 3, 0), ("mamba", 1, 0)), False)),
-        ("new", ("a", "abb", 4)),
-        ("step", ("a", 2)),
-    ])  # fmt: skip
-
-
 def allocator() -> dict[str, Any]:
     """A large page of each type, and a free one."""
     return after([
@@ -54,18 +45,6 @@ def allocator() -> dict[str, Any]:
         ("alloc", ("q", "y")),
         ("release", ("x", 1, 5, 2)),
     ])  # fmt: skip
-
-
-def test_the_states_that_are_broken_below_are_right() -> None:
-    """Everything that the sentences are about is in them."""
-    right = manager()
-
-    assert right["tables"] == {"a": [[1, 2, 7], [0, 4, 8], [0, 6, 9]], "b": [[1, 10], [3, 11], [5, 12]]}
-    assert (right["free"], right["ref"]["1"], right["looked"][2]) == ([13], 2, 4)
-    assert without_caching()["tables"] == {"a": [[1, 2], [3, 4]]}
-    assert allocator()["slots"] == {"x": {"0": "used", "1": [5, 2], "2": "empty"}, "y": {"2": "used", "3": "empty"}}
-    assert (allocator()["owner"], allocator()["free_large_pages"]) == ({"0": "p", "1": "q"}, [2])
-    assert [list(broken(state)) for state in (right, without_caching(), allocator())] == [[], [], []]
 
 
 def _tables(**changed: list[list[int]]) -> dict[str, Any]:
@@ -142,20 +121,6 @@ _MANAGER: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
 }  # fmt: skip
 
-_WITHOUT_CACHING: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "a null for an image": (
-        {"tables": {"a": [[1, 0], [3, 4]]}, "ref": {"1": 1, "3": 1, "4": 1}},
-        ["request a, group 0: a null in a cross table"],
-    ),
-    "too short for an image": (
-        {"tables": {"a": [[1], [3, 4]]}, "ref": {"1": 1, "3": 1, "4": 1}},
-        ["request a, group 0: the table covers 3 tokens, the request has 4 encoder tokens"],
-    ),
-    "an image before the first token": (
-        {"tables": {"a": [[1, 2], []]}, "ref": {"1": 1, "2": 1}, "requests": {"a": ["abb", 4, 0]}},
-        ["request a, group 0: the table covers 6 tokens, the request has computed 0"],
-    ),
-}
 
 _ALLOCATOR: dict[str, tuple[dict[str, Any], list[str]]] = {
     "free with slots": (
@@ -206,14 +171,6 @@ def test_each_of_a_manager_has_its_sentence(name: str) -> None:
     changed, sentences = _MANAGER[name]
 
     assert list(broken({**manager(), **changed})) == sentences
-
-
-@pytest.mark.parametrize("name", _WITHOUT_CACHING)
-def test_each_of_encoder_tokens_has_its_sentence(name: str) -> None:
-    """They are there from the first allocation."""
-    changed, sentences = _WITHOUT_CACHING[name]
-
-    assert list(broken({**without_caching(), **changed})) == sentences
 
 
 @pytest.mark.parametrize("name", _ALLOCATOR)

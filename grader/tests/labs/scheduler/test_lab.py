@@ -73,15 +73,6 @@ def test_each_has_its_sentence(name: str) -> None:
     assert list(broken({**state(), **changed})) == sentences
 
 
-def test_a_finished_request_may_be_anywhere_or_nowhere() -> None:
-    """But not twice; and exactly what a step may have is not too much."""
-    assert list(broken({**state(), "scheduled": {"a": 3, "b": 3}})) == []
-    assert list(broken({**state(), "waiting": ["b", "c", "c"]})) == [
-        "request c is in two places",
-        "request c waits with 1 computed tokens",
-    ]
-
-
 def test_the_first_wrong_cell_is_the_leftmost() -> None:
     """Of two that differ; the chart is shown with the columns of both sides."""
     lab = open_lab("scheduler")

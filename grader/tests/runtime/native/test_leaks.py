@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
-from grader.runtime.native.native_played import HELD, UNKNOWN, native_played
-from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, natively
+from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of
 
 _TOP = POSIX + (
     "#include <stdlib.h>\n#include <stdint.h>\n"
@@ -56,13 +55,3 @@ def test_a_second_run_that_goes_another_way_is_not_believed() -> None:
 
     assert finding.operation == _LAST
     assert finding.message.endswith("never freed")
-
-
-def test_nobody_looks_in_an_ordinary_run() -> None:
-    """States are judged from a run that spends no time on this."""
-    source = around("append_kv", "    if (kv_data == 12) kept = malloc(40);", top=_TOP + "void *volatile kept;\n")
-    attempt = attempted(source, first_case())
-    plain = [event.lost_by for event in native_played(attempt.comparisons[0]).events]
-    traced = [event.lost_by for event in natively(attempt).uses[0].events]
-
-    assert (plain, traced) == ([UNKNOWN], [HELD])

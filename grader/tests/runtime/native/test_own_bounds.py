@@ -50,15 +50,6 @@ def test_lengths_that_lie_are_not_copied() -> None:
         assert frames_of(frame(FrameKind.STEP, 0, length=20_000_000) * 19_000 + bytes(30_000_000)) == [FrameKind.STEP]
 
 
-def test_a_stream_has_no_more_frames_than_its_plan_allows() -> None:
-    """The limit grows with the operations; behind it nothing is read."""
-    stream = frame(FrameKind.BEGIN, 0) * 30_001
-    few, many = Frames(stream, TOKEN, 1000), Frames(stream, TOKEN, 1001)
-
-    assert (len(list(few)), few.too_many) == (30_000, True)
-    assert (len(list(many)), many.too_many) == (30_001, False)
-
-
 def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever forges all records and then floods hides the end, so the last operation was not seen."""
     honest = story(0, *expected_records(first_case()))[: -len(frame(FrameKind.END, 0, -1, _END))]
@@ -109,17 +100,6 @@ def writing(often: str, *, condition: str) -> str:
     top = f'{POSIX}#include <stdlib.h>\nstatic char junk[1 << 16] = "<error>";\n'
     writes = f"{_ALL_DESCRIPTORS} {{ ssize_t sent = write(fd, junk, sizeof junk); (void)sent; }}"
     return around("append_kv", f"    if ({condition}) for ({often}) {writes}", top=top)
-
-
-@pytest.mark.usefixtures("unguarded")
-def test_a_program_that_writes_without_end_to_every_descriptor() -> None:
-    """It loses points and has a score; the grading does not wait for it."""
-    with quickly(5.0):
-        record = graded_text(writing(";;", condition="seq_id == 2"), first_case(), second_case())
-
-    assert record.score is not None
-    assert record.score < record.max_score
-    assert sum(record.cpu_seconds.values()) < 10
 
 
 @pytest.mark.usefixtures("unguarded")

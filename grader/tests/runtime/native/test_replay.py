@@ -9,11 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader.assignment import case_files
 from grader.core.case import Case
-from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.native_played import NativePlayed, NativeReplayed
 from grader.runtime.native.project import NativeProgram
@@ -163,33 +161,3 @@ def test_an_earlier_case_cannot_write_a_later_one(monkeypatch: pytest.MonkeyPatc
     assert not crashed.ended
     assert crashed.fault is not None
     assert crashed.fault.signal == 11
-
-
-def test_a_driver_that_cannot_read_its_plan_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the student's: an exception, no finding."""
-    with pytest.raises(DriverError):
-        taken_down(monkeypatch, b"", exit_code=100)
-
-
-_PIECES = st.one_of(
-    st.binary(max_size=40),
-    st.just(TOKEN.to_bytes(8, "little")),
-    st.builds(
-        frame,
-        st.sampled_from([*map(int, FrameKind), 0, 9, 2**32 - 1]),
-        st.integers(-2, 3),
-        st.integers(-2, 9),
-        st.one_of(st.binary(max_size=80), st.sampled_from([_END, _BLOCK, _FAULT])),
-        length=st.one_of(st.just(-1), st.integers(0, 200)),
-    ),
-)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(_PIECES, max_size=12))
-def test_no_stream_at_all_raises(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
-    """Frames, tokens and bytes in any order: a list of what was played comes back, one for each case."""
-    found = taken_down(monkeypatch, b"".join(pieces))
-
-    assert [one.case for one in found] == [first_case(), second_case()]
-    assert all(len(one.steps) <= 12 for one in found)

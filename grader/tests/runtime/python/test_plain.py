@@ -99,17 +99,6 @@ def test_a_value_may_only_be_so_large(count: int) -> None:
     assert _outcome(plain.text_of, "x" * (4 * count)) == _outcome(_the_long_way, "x" * (4 * count))
 
 
-def test_what_is_shared_again_and_again_is_not_walked_through() -> None:
-    """A value that C code would need hours for, or millions of entries, is refused at once, as the long way does."""
-    shared: list[object] = []
-    for _ in range(plain.MOST_DEPTH - 1):
-        shared = [shared] * 50
-    cycle: list[object] = [1]
-    cycle += [cycle, cycle]
-    for value in (shared, cycle, {"a": cycle}, [[["sync", [], [], 1]] * 3_000_000]):
-        assert _outcome(plain.text_of, value) == _outcome(_the_long_way, value)
-
-
 def test_texts_are_forgotten_when_there_are_many() -> None:
     """What is remembered has a bound."""
     for number in range(2 * plain._MOST_TEXTS):

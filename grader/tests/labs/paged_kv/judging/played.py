@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from types import MethodType
 
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, Slot, decode
 from reference.operation import Operation, Reply, Trace
-from reference.paged_kv.engine import Engine
 from reference.tests.paged_kv.played import SEED, operation
 
 _MOST_SEQUENCES = 20
@@ -57,9 +54,3 @@ class Played:
     def words(self, number: int = 1) -> list[int]:
         """All words of the pool's region as ints, guards included."""
         return list(array("i", self.slot(number).region))
-
-
-def take_by(played: Played, choose: Callable[[Engine, int], list[int]]) -> None:
-    """Let engine @1 choose free blocks in this way, in the place of first-fit."""
-    engine = played.model.oracle.engines[1]
-    engine.first_fit = MethodType(choose, engine)  # type: ignore[method-assign]

@@ -117,14 +117,6 @@ def test_missing_and_misspelt_functions() -> None:
     assert len(nothing) == 6
 
 
-def test_a_static_function_is_no_definition() -> None:
-    """It cannot be called from outside."""
-    source = RIGHT.replace(b'#include "llm_memory.h"', b"#include <stddef.h>")
-
-    assert source != RIGHT
-    assert findings(source)
-
-
 def test_a_header_of_ones_own_that_brings_macros(tmp_path: Path) -> None:
     """The finding names what only that header declares, and gcc's own words stand after it."""
     own = (ROOT / "grader/labs/paged_kv/llm_memory.h").read_bytes() + b"#define MY_STEP 3\n#define UNUSED_ONE 4\n"
@@ -153,22 +145,6 @@ def test_what_is_no_c_at_all_is_a_finding(source: bytes) -> None:
         assert len(finding.message) < 3000
         assert finding.message.encode("utf-8")
         assert all(place.column >= 0 for place in finding.source)
-
-
-def test_what_it_would_have_scored_is_told_and_not_counted(tmp_path: Path) -> None:
-    """Warnings forgiven, missing functions stubbed; a file that is not C would score nothing that can be told."""
-    warned = graded(tmp_path, RIGHT + b"\nstatic int f(void) { return 0; }\n")
-    stubbed = graded(tmp_path, without("llm_destroy"))
-    broken = graded(tmp_path, RIGHT + b"\n}\n")
-
-    assert [record.score for record in (warned, stubbed, broken)] == [0, 0, 0]
-    assert {record.verdict for record in (warned, stubbed, broken)} == {Verdict.COMPILE_ERROR}
-    assert warned.would_score == warned.max_score
-    assert stubbed.would_score is not None
-    assert warned.would_score is not None
-    assert 0 < stubbed.would_score < warned.would_score
-    assert broken.would_score is None
-    assert broken.outcomes == ()
 
 
 def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:

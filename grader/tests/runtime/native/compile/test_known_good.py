@@ -12,8 +12,6 @@ import pytest
 from grader.core.errors import DriverError, GraderError, OutOfRoom
 from grader.core.verdict import Verdict
 from grader.system import sandbox
-from grader.system.process import Completed
-from grader.system.sandbox import Workspace
 from grader.tests.support.programs import first_case, graded_text, right
 
 _WRONG = "int main(void) { return x; }"
@@ -89,32 +87,6 @@ def failure(source: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("name", "source"), [("gcc", right()), ("gcc", _WRONG), ("objcopy", right())])
-def test_what_fails_once_only_is_passed_over(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> None:
-    """The verdict is that of an undisturbed grading."""
-    undisturbed = graded_text(source, first_case())
-    usual = Workspace.run
-    failed: list[list[str]] = []
-
-    def run(work: Workspace, command: list[str], **options: object) -> Completed:
-        if not failed and not callable(command) and command[0] == name:
-            failed.append(command)
-            return Completed(
-                exit_code=1, signal=None, timed_out=False, cpu_seconds=0.1, stderr=b"No space left on device"
-            )
-        return usual(work, command, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Workspace, "run", run)
-    record = graded_text(source, first_case())
-
-    assert failed
-    assert (record.verdict, record.score, record.findings) == (
-        undisturbed.verdict,
-        undisturbed.score,
-        undisturbed.findings,
-    )
-
-
 def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
     """A kernel without memory ends the process that wants most, and nothing else: not the known-good file's."""
     kill = "exec $real \"$@\" -wrapper sh,-c,'kill -9 $$'"
@@ -122,32 +94,6 @@ def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None
 
     with pytest.raises(OutOfRoom, match="memory"):
         graded_text(_UNRESOLVED, first_case())
-
-
-def test_an_assembler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
-    """gcc ends as if the assembler had refused the file."""
-    tool("as", 'for file; do grep -qs elsewhere "$file" && kill -9 $$; done; exec $real "$@"')
-
-    with pytest.raises(OutOfRoom, match="memory"):
-        graded_text(f'{right()}__asm__("elsewhere");\n', first_case())
-
-
-def test_an_undefined_function_is_the_students() -> None:
-    """By ld's own word, with its line."""
-    (finding,) = graded_text(_UNRESOLVED, first_case()).findings
-
-    assert finding.kind == "linker"
-    assert "undefined reference to `elsewhere'" in finding.message
-    assert finding.field == "A function is used that no file defines."
-
-
-def test_no_function_is_missing_where_ld_misses_something_else() -> None:
-    """Three gigabytes of zeros are further away than an instruction reaches."""
-    source = f"{right()}\nchar far[3000UL << 20];\nchar *use(void);\nchar *use(void) {{ return far + 1; }}\n"
-    (finding,) = graded_text(source, first_case()).findings
-
-    assert finding.kind == "linker"
-    assert "function" not in f"{finding.message}{finding.field}"
 
 
 @pytest.mark.timeout(120)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.tests.support.scanned import accepted, assembly, below, graded, on_x86, rejected
+from grader.tests.support.scanned import accepted, assembly, below, graded, rejected
 
 _HOOK = ("static void hook(void) { }", "static void (*const start)(void) __attribute__((section({}), used)) = hook;")
 
@@ -58,29 +56,6 @@ def test_a_section_that_somebody_allowed_is_linked_as_it_is() -> None:
     """Its name is handed to no tool where it is none that a tool takes for a name."""
     assert graded(SECTIONS["a variable's own"][0], "mydata").verdict is Verdict.ACCEPTED
     assert graded(SECTIONS["a blank in a name"][0], ".data.a b").verdict is Verdict.ACCEPTED
-
-
-_OTHER = ("long other(void);", "long other(void) { return -1; }")
-SYMBOLS = {
-    "a default version": below(*_OTHER, '__asm__(".symver other,writev@@GLIBC_2.2.5");'),
-    "a version": below(*_OTHER, '__asm__(".symver other,writev@GLIBC_2.2.5");'),
-    "a version that is wanted": below(*_OTHER, '__asm__(".symver other,free@GLIBC_2.2.5\\ncall other");').replace(
-        *("long other(void) { return -1; }", "")
-    ),
-    "unique": below(*_OTHER, '__asm__(".globl writev\\n.type writev,@gnu_unique_object\\n.set writev,other\\n");'),
-    "absolute": below('__asm__(".globl writev\\nwritev = 0x401000");'),
-    "wanted as a choice of functions": assembly(".type elsewhere,@gnu_indirect_function", "call elsewhere"),
-}
-
-
-@on_x86
-@pytest.mark.parametrize("name", SYMBOLS)
-def test_a_symbol_made_by_hand_is_rejected(name: str) -> None:
-    """Each could take the place of libc's, or go past our own."""
-    (finding,) = rejected(SYMBOLS[name])
-
-    assert finding.kind == "odd-symbol"
-    assert re.match(r"(writev|free|elsewhere)", finding.field)
 
 
 ORDINARY = {

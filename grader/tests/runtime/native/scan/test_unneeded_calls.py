@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.runtime.native.scan import libc_names
-from grader.system import process
-from grader.system.process import Patience
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, second_case, variants, varied
 
 _TOP = (
@@ -84,43 +79,6 @@ def test_the_call_fails_as_its_manual_says(fails: str) -> None:
     outcome = failing().outcomes[_FAILS.index(fails)]
 
     assert (outcome.verdict, outcome.findings) == (Verdict.ACCEPTED, ())
-
-
-def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
-    """They compile, under the strict flags too but for their missing declarations."""
-    names = [name for calls in libc_names._TABLE for name in calls.names.split()]
-    stubs = [libc_names.stub("", name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "unknown"]]
-    stubs += [libc_names.stub(declared, "data", "data") for declared in ("_Alignas(16) char {}[7]",)]
-    (tmp_path / "stubs.c").write_text("#include <errno.h>\n" + "\n".join(stubs) + "\n", encoding="utf-8")
-    done = process.run(
-        ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
-        cwd=tmp_path,
-        limits=Patience(wall_seconds=60),
-        environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-    )
-
-    assert (done.exit_code, done.stderr) == (0, b"")
-    assert len(names) == len(set(names))
-    assert libc_names.doubtful(names) == sorted(names)
-
-
-_REACHES = {
-    "by another name": 'int reached(void) __asm__("fork");',
-    "by a weak name": "int fork(void) __attribute__((weak)); static int reached(void) { return fork ? fork() : -1; }",
-    "by a weak reference": '__extension__ static int reached(void) __attribute__((weakref("fork")));',
-    "by a pointer": "int fork(void); static int (*volatile reached)(void) = fork;",
-    "by an internal name": 'int reached(void) __asm__("__libc_fork");',
-}
-
-
-@pytest.mark.parametrize("way", _REACHES)
-def test_no_way_leads_around_the_list(way: str) -> None:
-    """What counts is the name in the object, whatever the program calls it; natively and under Valgrind."""
-    source = around("append_kv", "    if (reached() != -1) return -7;", top=f"{_REACHES[way]}\n")
-    record = graded_text(source, first_case(), valgrind=True)
-
-    assert (record.verdict, record.findings, record.unchecked) == (Verdict.ACCEPTED, (), "")
-    assert [one.message.partition(" ")[0] for one in record.advice] == ["fork"]
 
 
 def test_inner_allocators_and_variables_of_libc_are_out_of_reach() -> None:

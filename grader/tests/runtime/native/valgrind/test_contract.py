@@ -17,7 +17,7 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.result.assemble import record
-from grader.tests.support.mistakes import LAST_FIT, MISTAKES
+from grader.tests.support.mistakes import LAST_FIT
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -27,7 +27,6 @@ from grader.tests.support.programs import (
     line_of,
     made,
     memcheck_of,
-    natively,
     observed,
 )
 from grader.tests.support.raising import Raising
@@ -36,7 +35,6 @@ from grader.tests.support.stores import STORE, copying, storing, story
 _CREATED = "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend"
 _RELEASED = "        engine->free_local_blocks++;\n    }\n}\n"
 _TOP = POSIX + "#include <stdlib.h>\n#include <string.h>\n"
-_SAME = "void *same(void *address);\n__attribute__((noipa)) void *same(void *address) { return address; }\n"
 
 
 # by what is wrong: the program, the rule, and the first bad operation of each case (where only that has its line)
@@ -144,25 +142,6 @@ def test_a_store_that_is_taken_back_is_advice() -> None:
 def hidden() -> Case:
     """A case in which the store is made that is taken back."""
     return made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
-
-
-def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None:
-    """Valgrind prints both once and counts them later; the memory error is not lost in that."""
-    bad = "{ volatile int *p = same(malloc(64)); int x = p[16]; /* HERE */ free((void *)p); (void)x; }"
-    source = around("create_sequence", f"    {bad}", text=_BAD["memset of a block in create"][0].replace(" /* HERE */", ""), top=_TOP + _SAME)  # fmt: skip
-    attempt = graded(source, *story(), *story()[:1])
-    errors = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
-
-    assert all(one.memory_errors for one in attempt.case_findings)
-    assert {finding.source[0].line for finding in errors} == {line_of(source)}
-
-
-def test_a_contract_ends_with_the_first_physical_difference() -> None:
-    """Natively seen; what the program does from there on has other bytes to touch."""
-    attempt = graded(changed(MISTAKES["free-count"]))
-
-    assert [len(one) for one in natively(attempt).allowed.values()] == [2, 2]
-    assert (memcheck_of(attempt).breaches, memcheck_of(attempt).processes) == ((), 1)
 
 
 def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:

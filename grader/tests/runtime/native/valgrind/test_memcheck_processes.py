@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
@@ -23,7 +22,6 @@ from grader.tests.support.programs import (
     first_case,
     graded_text,
     line_of,
-    made,
     memcheck_of,
     native,
     right,
@@ -36,17 +34,6 @@ pytestmark = pytest.mark.usefixtures("whole_libc")
 _TOP = POSIX + "#include <stdlib.h>\n"
 _UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
 """Valgrind sets it in the environment of what it runs; the grader's own environment has none."""
-
-
-def when_valgrind(statement: str, *, condition: str = "seq_id == 2") -> str:
-    """A right program whose `append_kv` does this under Valgrind only."""
-    return around("append_kv", f"    if ({_UNDER_VALGRIND} && {condition}) {{ {statement} }}", top=_TOP)
-
-
-def cases(count: int) -> tuple[Case, ...]:
-    """The same story several times, by different names."""
-    story = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 13 -> 0"
-    return tuple(made(f"number{number}", story) for number in range(count))
 
 
 def test_what_valgrind_does_not_need_is_refused_under_it() -> None:
@@ -73,27 +60,6 @@ def test_valgrind_has_the_room_that_there_is_natively() -> None:
 
     assert memcheck_of(attempt).unchecked == ()
     assert {(one.verdict, one.source[0].line) for one in findings(attempt)} == {(Verdict.MEMORY_ERROR, line_of(source))}
-
-
-def test_what_ends_under_valgrind_is_no_leak() -> None:
-    """A case that was cut off could not free; only what was seen counts."""
-    attempt = attempted(when_valgrind("_exit(0);"), *cases(2), valgrind=True)
-    found = findings(attempt)
-
-    assert found
-    assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
-
-
-def test_a_loop_over_unset_memory_has_its_line() -> None:
-    """Natively new memory is never 0, so it ends there by chance; this one needs nothing of libc."""
-    top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
-    loop = "for (volatile int on = 1; on;) { } /* HERE */"
-    source = around("append_kv", f"    int *p = same(malloc(64));\n    if (p[3] == 0) {loop}\n    free(p);", top=top)
-    attempt = attempted(source, first_case(), valgrind=True)
-    hang = next(one for one in findings(attempt) if one.verdict is Verdict.TIME_LIMIT_EXCEEDED)
-
-    assert list(memcheck_of(attempt).hung) == [0]
-    assert hang.source[0].line == line_of(source)
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from grader.core.optional_stages import OptionalStages
-from grader.core.verdict import SourceLine, Verdict
-from grader.runtime.native import runtime
-from grader.runtime.native.valgrind.memcheck import memcheck
-from grader.runtime.native.valgrind.memory_faults import Checked
+from grader.core.verdict import SourceLine
 from grader.runtime.native.valgrind.reports import read
 from grader.tests.runtime.native.test_replay import TOKEN
 from grader.tests.support.hostile_input import ERROR, WELL, course, mark, quickly, said
-from grader.tests.support.programs import (
-    first_case,
-    graded_text,
-    native,
-    right,
-    second_case,
-)
 
 _LINE = SourceLine(file="llm_memory.c", line=7, function="f")
 
@@ -89,39 +77,6 @@ def test_hostile_documents_are_read_in_linear_time(name: str) -> None:
 def test_an_error_cannot_be_swallowed_by_one_that_was_begun_before_it() -> None:
     """Both were one piece that could not be read, so that the true one was hidden."""
     assert places(b"<error><kind>", ERROR, mark(4, 0)) == [(4, 0)]
-
-
-def spoiling(checked: Checked) -> Checked:
-    """The same, of a process whose report is not whole at the end of its last case."""
-    return replace(checked, cut=True, unread=(((1, 5), "was cut off before its end", (0, 1)),))
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Once may be somebody else's doing; twice, while a known-good program's is whole, costs `memory-error`.
-
-    It ended in a judge error each time, so a program that did it never had a score.
-    """
-    runs: list[Checked] = []
-
-    def disturbed(work: object, program: object, **options: object) -> Checked:
-        checked = memcheck(work, program, **options)  # type: ignore[arg-type]
-        known_good = getattr(program, "content", b"") == native().known_good(work).content  # type: ignore[arg-type]
-        runs.append(checked)
-        return checked if known_good or len(runs) > 2 * times - 1 else spoiling(checked)
-
-    monkeypatch.setattr(runtime, "memcheck", disturbed)
-    record = graded_text(right(), first_case(), second_case(), valgrind=True)
-    (rule,) = (rule for rule in record.rules if rule.rule == "memory-error")
-
-    assert len(runs) == 3
-    if times == 1:
-        assert record.verdict is Verdict.ACCEPTED
-    else:
-        (finding,) = record.findings
-        assert (rule.points, rule.passed) == (0, 0)
-        assert (finding.case, finding.verdict) == ("made/second", Verdict.MEMORY_ERROR)
-        assert "was cut off before its end" in finding.message
 
 
 def leak(blocks: int, function: str, *, allocator: str = "/tmp/checked") -> bytes:
