@@ -63,10 +63,18 @@ def test_of(item: pytest.Item) -> str:
 
 
 class Measuring:
-    """Tells coverage which test runs, and keeps what each costs: `FILE` gets a line for each report."""
+    """Tells coverage which test runs, and keeps what each costs: `file` gets a line for each.
+
+    A test that fails without a defect has no costs, and so it is never tried.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note that the test that runs has failed."""
+        self.failed = self.failed or report.failed
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -75,20 +83,23 @@ class Measuring:
         current = coverage.Coverage.current()
         if current is not None:
             current.switch_context(test_of(item))
-        started = time.perf_counter()
+        self.failed, started = False, time.perf_counter()
         result = yield
+        seconds = None if self.failed else time.perf_counter() - started
         with self.file.open("a") as file:
-            file.write(json.dumps([test_of(item), time.perf_counter() - started]) + "\n")
+            file.write(json.dumps([test_of(item), seconds]) + "\n")
         return result
 
 
 def costs(file: Path) -> Counter[str]:
-    """Return the seconds that each test took, from what `Measuring` wrote."""
-    seconds: Counter[str] = Counter()
-    for line in file.read_text().splitlines():
-        test, took = json.loads(line)
-        seconds[test] += took
-    return seconds
+    """Return the seconds that each test took, but for those that failed, from what `Measuring` wrote."""
+    took = list(map(json.loads, file.read_text().splitlines()))
+    failed = {test for test, seconds in took if seconds is None}
+    costs: Counter[str] = Counter()
+    for test, seconds in took:
+        if test not in failed:
+            costs[test] += seconds
+    return costs
 
 
 @dataclass(kw_only=True, eq=False)
