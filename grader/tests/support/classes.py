@@ -16,10 +16,11 @@ from grader.core.record import Record
 from grader.tests.support import counter_lab
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
 from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.covering import UNSTEADY
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import changed
 
-_UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
+_UNSTEADY = ("hostile", *UNSTEADY)
 """Samples whose behaviour depends on time or on addresses: no two gradings of them agree."""
 
 
