@@ -75,6 +75,7 @@ def test_the_chosen_samples_cover_what_all_of_them_show(lab: str) -> None:
     covered = {words for sample in written["samples"].values() for words in sample}
     claimed = {words for sample in all_samples(lab) for words in claimed_by(sample)}
 
+    assert {*written["samples"]} <= {f"{sample.parent.name}/{sample.name}" for sample in all_samples(lab)}
     assert claimed - covered == set()
     assert all_known(lab) - covered == {*written["unshown"]}
 

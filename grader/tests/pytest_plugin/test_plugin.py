@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment.samples import covering_samples, samples_in
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.pytest_plugin.items import may_get
@@ -88,6 +89,29 @@ def mislabelled(house: Path) -> tuple[int, dict[str, str], str]:
     finally:
         label.write_text(texts[0], encoding="utf-8")
         keeps.write_text(texts[1], encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "graded_too"),
+    [
+        (("-o", "testpaths=submissions/hybrid"), False),
+        (("-o", "testpaths=submissions/hybrid", "--all-samples"), True),
+        (("submissions/hybrid/wrong_answer",), True),
+    ],
+    ids=["covering", "all", "given"],
+)
+def test_samples_that_cover_the_lab_are_items_and_others_on_demand(
+    arguments: tuple[str, ...], *, graded_too: bool
+) -> None:
+    """With --all-samples, or where a path above them is given."""
+    folder = ROOT / "submissions" / "hybrid"
+    covering = covering_samples(folder, "hybrid.py")
+    other = next(sample for sample in samples_in(folder, "hybrid.py")[::-1] if sample not in covering)
+    one = next(sample for sample in covering if sample.parent == other.parent)
+    text = shown("--collect-only", "-q", *arguments)[2]
+
+    assert f"/{one.name}/" in text
+    assert (f"/{other.name}/" in text) == graded_too
 
 
 def test_a_wrong_label_is_told(mislabelled: tuple[int, dict[str, str], str]) -> None:

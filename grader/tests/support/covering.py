@@ -25,6 +25,8 @@ UNSTEADY = ("lookup_returns_the_next_sequence",)
 
 _FILLED_IN = re.compile(r"\{\w+\}")
 """A place in a mistake's hint that is filled in."""
+_LONGEST = 70
+"""So many characters of a hint are written down."""
 _HEAD = (
     "# Written by scripts/golden: the samples that scripts/test grades, each with what it was chosen for.\n"
     "# Together they show every verdict, rule, attack, style, known mistake and sentence that any sample shows.\n"
@@ -88,9 +90,6 @@ def _reported(lab_name: str, record: Record) -> Iterator[str]:
         mistake = mistake_of(lab_name, cause.hint)
         if mistake is not None:
             yield _words(mistake)
-
-
-_LONGEST = 70
 
 
 def _words(mistake: Mistake) -> str:

@@ -7,8 +7,9 @@
 
 First all tests run under coverage, which tells which of them execute a line, and what each costs. Then each defect is
 tried with the cheapest tests first, until one catches it. What was done is kept in FOLDER, and another start goes on
-behind it. The table (kill_table.csv, beside this file) names the cheapest test that catches each defect. With --few,
-the exit code is 1 where these catch fewer than 97 of 100 defects that any catches.
+behind it. A start that comes to its end writes the table: kill_table.csv, beside this file, names the cheapest test
+that catches each defect. The exit code is 1 where a worker failed, or the tests of --few catch fewer than 97 of 100
+defects that any test catches.
 """
 
 from __future__ import annotations
@@ -81,17 +82,17 @@ def main() -> int:
         )
         for number, house in enumerate(houses)
     ]
-    failed = max(worker.wait() for worker in workers)
+    codes = [worker.wait() for worker in workers]
     tried = _tried(results)
     few = _few(options)
     caught = [one for one in tried if one.caught_by]
     by_few = [one for one in caught if not few.isdisjoint(one.caught_by)] if few else caught
-    if not (options.every or few):
+    if tried and not (options.every or few or any(codes)):
         _write_table(tried)
     sys.stdout.write("".join(_line(one) for one in tried if one not in by_few))
     sys.stdout.write(f"{len(caught)} of {len(tried)} defects are caught")
     sys.stdout.write(f", {len(by_few)} of them by the few tests\n" if few else "\n")
-    return 1 if failed or len(by_few) < _ENOUGH * len(caught) else 0
+    return 1 if any(codes) or len(by_few) < _ENOUGH * len(caught) else 0
 
 
 def _line(tried: Tried) -> str:

@@ -131,7 +131,7 @@ def _hard() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_messages_are_read_in_linear_time(number: int) -> None:
+def test_messages_of_any_size_and_nesting_are_read(number: int) -> None:
     """Brackets, nesting, and more messages than anybody reads."""
     text = list(_hard())[number]
     found = diagnostics.parse(text)
