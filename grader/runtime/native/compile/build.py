@@ -136,6 +136,7 @@ def _compile_findings(
     if compiled.stopped or compiled.again is None:
         return [_finding(_STOPPED, "gcc needed too much time or memory for this file and was stopped")]
     errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
+    errors = errors or diagnostics.parse_text(compiled.done.stderr)
     own = own_headers.get(project.header.name)
     if own is not None and own != project.header.read_bytes() and compiled.done.cpu_seconds <= _MOST_OF_ONE:
         blamed = _blame_header(project, work, own_headers, errors)

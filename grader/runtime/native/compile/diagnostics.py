@@ -18,6 +18,11 @@ _FIRST_WITH_SARIF = 13
 _NOWHERE = ("", 0, 0)
 _MOST, _MOST_FAILURES, _MOST_LINE = 1000, 20, 10_000_000
 """Limits: messages read; brackets that open no JSON, each of which costs a scan of all text behind it; line numbers."""
+_FOR_PEOPLE = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d{1,8}):(?P<column>\d{1,8}): (?P<kind>fatal error|error): "
+    r"(?P<message>.*?)(?: \[(?P<option>-W[\w=+-]+)\])?$",
+    re.MULTILINE,
+)
 _OPENING = re.compile(r"^[\[{]", re.MULTILINE)
 
 _MEANINGS = {
@@ -107,6 +112,16 @@ def parse(stderr: bytes) -> list[Diagnostic]:
         for value in _values(stderr.decode(errors="replace")):
             diagnostics += islice(_from_json(value) if isinstance(value, list) else _from_sarif(value), _MOST)
     return diagnostics[:_MOST]
+
+
+def parse_text(stderr: bytes) -> list[Diagnostic]:
+    """Parse what gcc wrote for people: gcc 12 writes nothing for machines when it stops at `_MOST_ERRORS` errors."""
+    return [
+        _diagnostic(kind, message, option, (file, int(line), int(column)))
+        for file, line, column, kind, message, option in islice(
+            (match.groups("") for match in _FOR_PEOPLE.finditer(stderr.decode(errors="replace"))), _MOST
+        )
+    ]
 
 
 def _values(text: str) -> Iterator[Any]:
