@@ -32,6 +32,18 @@ _MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
 LINK = "is a symbolic link; submit the file itself"
 """Why a link is not read."""
+_UTF_16 = "is saved as UTF-16, which compilers do not read; save it as UTF-8 (in most editors: Save with Encoding)"
+_NO_SOURCES = {
+    b"PK\x03\x04": "is a zip archive and no source; unpack it, and submit the file in it",
+    b"\x1f\x8b": "is a gzip archive and no source; unpack it, and submit the file in it",
+    b"7z\xbc\xaf": "is a 7z archive and no source; unpack it, and submit the file in it",
+    b"Rar!": "is a RAR archive and no source; unpack it, and submit the file in it",
+    b"\x7fELF": "is a compiled program and no source; submit the text that it was made of",
+    b"%PDF-": "is a PDF and no source; submit the text itself",
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+}
+"""How files begin that are plainly no source, and what to say of them."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -215,6 +227,9 @@ def _content(name: str, place: int) -> bytes | str:
             content = file.read(_MOST_BYTES + 1)
     finally:
         os.close(descriptor)
+    for beginning, what in _NO_SOURCES.items():
+        if content.startswith(beginning):
+            return what
     if len(content) > _MOST_BYTES:
         size = max(status.st_size, len(content))
         return f"is {size / 1e6:.1f} MB long; the limit is {_MOST_BYTES / 1e6:.1f} MB"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.source import collect
+from grader.assignment.source import Source, collect
 from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
 from grader.cli.output import Detail, check_format, check_output
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
@@ -21,12 +21,12 @@ from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, Submission, ungraded, write
 from grader.core.sanitize import one_line
-from grader.core.verdict import Verdict
+from grader.core.verdict import Judged, Verdict
 from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document, Gradebook
 from grader.system.sandbox import LEVELS, require
 
-_PATH = "The file to grade, or a folder that contains it at any depth."
+_PATH = "The file to grade, or a folder or a zip that contains it at any depth."
 _FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
 _ALSO = "Write another report of the same grading to a file. Repeatable."
 _SEARCH = (
@@ -35,6 +35,8 @@ _SEARCH = (
 )
 _HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
+
+_ARCHIVES = frozenset({".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar"})
 
 _STAGES = {
     "collect": "looking for the file",
@@ -140,11 +142,26 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
     problems = []
     for path in paths:
         try:
-            collect(path, source_name, rule="")
+            if _unpacked(path, source_name, rule="") is None:
+                collect(path, source_name, rule="")
         except UsageError as error:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(problems))
+
+
+def _unpacked(path: Path, source_name: str, rule: str) -> Source | None:
+    """Return the submission in a zip; None for another path.
+
+    Raises `UsageError` for a zip that cannot be unpacked, and for archives of other kinds.
+    """
+    if path.suffix.lower() in _ARCHIVES and path.is_file():
+        raise UsageError(f"{path}: an archive of this kind is not opened; unpack it, and give the folder")
+    if path.suffix.lower() != ".zip" or not path.is_file():
+        return None
+    from grader.classroom.zip_archive import collect_zipped
+
+    return collect_zipped(path, source_name, rule, name=one_line(str(path)))
 
 
 def _graded(path: Path, grade: partial[Record], files: Mapping[Path, Callable[[Record], Document]]) -> Record:
@@ -171,13 +188,15 @@ def _graded(path: Path, grade: partial[Record], files: Mapping[Path, Callable[[R
     return record
 
 
-def _with_status(path: Path, grade: Callable[..., Record]) -> Record:
+def _with_status(path: Path, grade: partial[Record]) -> Record:
     """Grade one submission; stderr shows what is being done."""
+    lab = grade.keywords["lab"]
     with status(str(path)) as tell:
-        return grade(path, progress=lambda step: tell(_STAGES[step]))
+        source = _unpacked(path, lab.source_name, lab.rubric.judged(Judged.BUILD))
+        return grade(path, source=source, progress=lambda step: tell(_STAGES[step]))
 
 
-def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook, output: Path | None) -> list[Verdict]:
+def _table(paths: Iterable[Path], grade: partial[Record], book: Gradebook, output: Path | None) -> list[Verdict]:
     """Grade all submissions and print one table of them. Only the row of each is in memory at once."""
     verdicts: list[Verdict] = []
 

@@ -158,3 +158,18 @@ def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe.h")
 
     assert collected(tmp_path).own_headers == {"llm_memory.h": b"#define MINE 1\n"}
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04 and more", "is a zip archive"),
+        (b"\x1f\x8b and more", "is a gzip archive"),
+        (b"\x7fELF and more", "is a compiled program"),
+        (b"%PDF-1.7", "is a PDF"),
+        ("int x;".encode("utf-16"), "is saved as UTF-16"),
+    ],
+)
+def test_what_is_plainly_no_source_is_called_by_its_name(tmp_path: Path, content: bytes, what: str) -> None:
+    """A zero without a word would be for a file that nobody can read."""
+    assert complaint(handed_in(tmp_path, content)).startswith(f"{NAME} {what}")

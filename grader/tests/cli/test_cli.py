@@ -50,6 +50,16 @@ def test_all_accepted_is_0() -> None:
     assert "accepted" in said.out
 
 
+def test_a_zip_is_opened(tmp_path: Path) -> None:
+    """As in a class; an archive of another kind is no submission of 0 points."""
+    zipped = Path(shutil.make_archive(str(tmp_path / "jane"), "zip", RIGHT))
+    other = Path(shutil.make_archive(str(tmp_path / "bob"), "gztar", RIGHT))
+
+    assert grade("run", zipped, "--lab", "paged_kv", *FEW).code == 0
+    said = grade("run", other, "--lab", "paged_kv", *FEW)
+    assert (said.code, "an archive of this kind is not opened" in said.err) == (2, True)
+
+
 def test_something_not_accepted_is_1() -> None:
     """Wrong, or not even compiled."""
     wrong, broken = ran("run", WRONG, *FEW), ran("run", BROKEN, *FEW)
