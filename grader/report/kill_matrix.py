@@ -56,7 +56,7 @@ def kill_matrix(
     rule would catch the same programs.
     """
     kills = Counter(name for program in programs for name in program.fails)
-    of_rule = _grouped(cases, (case.rule for case in cases))
+    of_rule = _grouped(cases, (case.rule or case.title for case in cases))
     cell = max(_SMALLEST, min(_LARGEST, (_WIDTH - _GAP * len(of_rule)) // max(1, len(cases))))
     columns = list(_bands(of_rule, cell, _LEFT))
     samples, mutants = ([program for program in programs if program.mutant is kind] for kind in (False, True))

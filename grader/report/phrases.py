@@ -107,6 +107,9 @@ def all_pass(record: Record) -> str:
         return f"All {count} public cases pass: all points are there that can be had without the hidden ones."
     hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
     cases = f"All {count} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
+    looked_at = [rule for rule in record.rules if rule.max_points or rule.cases]  # a choice of cases leaves rules out
+    if len(looked_at) < len(record.rules):
+        return f"{cases}; they look at {len(looked_at)} of {len(record.rules)} rules, and those have full marks."
     return f"{cases}, and all {len(record.rules)} rules have full marks."
 
 

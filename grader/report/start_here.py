@@ -19,7 +19,7 @@ from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
 from grader.report.picture import DrawnScene, drawn, narrowed
 from grader.report.progress import is_next
-from grader.report.trace import place_of
+from grader.report.trace import MOST_CALLERS, called_from, place_of
 
 _MOST_MESSAGES = 60
 
@@ -160,7 +160,7 @@ def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
         begin,
         seen=cause.summary,
         hint="" if cause.is_unexplained else cause.hint,
-        source=cause.lines[:1],
+        source=cause.lines[:MOST_CALLERS],
         excerpt=(shown := excerpt(record, cause.lines[0]) if cause.lines else None),
         caption=_caption(outcome, shown, cause.operation),
         case=place_of(record, outcome),
@@ -303,9 +303,8 @@ def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
         _write_clauses(page, shown)
     if shown.hint:
         page.labelled("Hint", shown.hint if shown.hidden else strong(shown.hint))
-    for line in shown.source:
-        where = f" in {line.function}" if line.function else ""
-        page.labelled(shown.caption, f"{line}{where}")
+    if shown.source:
+        page.labelled(shown.caption, called_from(shown.source))
         _excerpt(page, shown.excerpt, brief=brief)
     if brief:  # the last lines are the first to be cut
         _write_clauses(page, shown)

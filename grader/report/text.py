@@ -33,7 +33,7 @@ from grader.report.phrases import (
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly
 from grader.report.released import held_back
-from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
+from grader.report.trace import FULL, MOST_CALLERS, Fold, call_at, called_from, legend, place_of, show_case, show_trace
 
 if TYPE_CHECKING:
     from grader.report.start_here import Focus
@@ -267,7 +267,7 @@ def _place(record: Record, cause: Cause) -> str:
     if call := call_at(outcome, cause.operation):
         places.append(f"operation {cause.operation}: {call}")
     if cause.lines:
-        places.append(called_from(cause.lines[:1]))
+        places.append(called_from(cause.lines[:MOST_CALLERS]))
     return "; ".join(places)
 
 

@@ -37,6 +37,10 @@ def case_file(record: Record, case: str) -> str:
     return f"cases/{record.lab}/{case}.toml"
 
 
+MOST_CALLERS = 3
+"""The most lines of a stack that lead a report: the one to look at, and those that called it."""
+
+
 def called_from(source: Sequence[SourceLine]) -> str:
     """Return lines of the student's file in words: a stack, innermost call first; without functions they are none."""
     places = [f"{line} in {line.function}" if line.function else str(line) for line in source]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from grader.core.judgement import Difference
 from grader.core.verdict import SourceLine
 from grader.runtime.protocol import Named, Observations, Program, Unplaced
 from grader.runtime.python.build import PythonProgram
@@ -79,8 +81,22 @@ def _watched(fault: Unplaced, table: CallTable) -> dict[str, object]:
     operations = fault.comparison.case.trace.operations[: fault.operation + 1]
     difference = fault.difference
     facet, entry = (difference.place or difference.facet, difference.entry) if difference is not None else ("", "")
-    watched = {"operation": fault.operation, "read": table.parts.get(facet), "entry": entry}
+    watched = {"operation": fault.operation, "read": table.parts.get(facet), "entry": entry or _cell(difference)}
     return {**line_of(fault.case, operations), "watched": watched}
+
+
+def _cell(difference: Difference | None) -> str:
+    """The first entry in which two lists differ; "" where it is none that both have."""
+    if difference is None:
+        return ""
+    try:
+        wanted, actual = json.loads(difference.expected), json.loads(difference.actual)
+    except ValueError:  # too long to be shown whole, or in words
+        return ""
+    if not isinstance(wanted, list) or not isinstance(actual, list):
+        return ""
+    pairs = enumerate(zip(wanted, actual, strict=False))
+    return next((str(place) for place, (one, other) in pairs if one != other), "")
 
 
 def _heard(content: bytes, wanted: Mapping[int, Unplaced]) -> dict[int, dict[str, Any]]:
@@ -118,8 +134,9 @@ def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named
     spans = _spans([line for line in ran if line.function == function])
     if spans.count(",") > _MOST_COMMAS:
         return Named(sentence=f"No line of {function} that ran changed {difference.in_words}.")
-    it = "none of them" if spans.startswith("Lines") else "it never"
-    return Named(sentence=f"{spans} of {function} in {file} ran; {it} changed {difference.in_words}.")
+    it = "none of them" if spans.startswith("Lines") or heard.get("calls") else "it never"
+    ran_too = ", with what they call" if heard.get("calls") else ""
+    return Named(sentence=f"{spans} of {function} in {file} ran{ran_too}; {it} changed {difference.in_words}.")
 
 
 def _spans(lines: Sequence[SourceLine]) -> str:

@@ -15,6 +15,7 @@ from grader.core.record import Environment, Protection, Record
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
+from grader.report.phrases import all_pass
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 
@@ -159,3 +160,13 @@ def test_a_slow_machine_is_named() -> None:
 
         assert "this machine is 21 times slower than usual, so time limits are longer" in said
         assert "slower than usual" not in text.render(record, everything=everything)
+
+
+def test_a_rule_that_no_chosen_case_looks_at_has_no_full_marks() -> None:
+    """With `--case`."""
+    record = graded("accepted/few_large_functions")
+    first, *others = record.rules
+    chosen = replace(record, rules=(replace(first, points=0, max_points=0, cases=0, passed=0), *others))
+
+    assert all_pass(record).endswith(", and all 18 rules have full marks.")
+    assert all_pass(chosen).endswith("; they look at 17 of 18 rules, and those have full marks.")

@@ -292,6 +292,7 @@ class Watch:
         self.returned = []
         self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what table functions call
         self.depth = 0
+        self.calls = False  # whether lines of further functions of the student ran
         self.direct = False  # whether the call text itself made the call that is being traced
         self.steps = 0
 
@@ -310,7 +311,7 @@ class Watch:
             return {"returned": self.returned}
         ran = self.ran or self.ran_besides
         lines = [[line, ran[line]] for line in sorted(ran)[:_MOST_LINES]]
-        return {"changed": self.changed, "returned": self.returned, "ran": lines}
+        return {"changed": self.changed, "returned": self.returned, "ran": lines, "calls": self.calls}
 
     def _enter(self, frame, event, _):
         if frame.f_code.co_filename != self.file:
@@ -329,6 +330,8 @@ class Watch:
             self.before = stack_of(frame, self.file)
             if self.depth == 1:
                 (self.ran if self.direct else self.ran_besides)[frame.f_lineno] = frame.f_code.co_name
+            else:
+                self.calls = True
         elif event == "return":
             self.depth -= 1
             if self.depth == 0 and (self.direct or not self.ran):
