@@ -146,11 +146,13 @@ class _CaseReader:
         kind = _GENERATED if table.values.keys() & _GENERATED else ()
         names = ["title", "handout", "rule", "visibility", "weight", "operations"]
         table.check_keys([*names, *kind, *self.grammar.settings])
+        if kind and "rule" in table.values:
+            table.complain("rule", "random traces have no rule: what goes wrong in them has one; leave it out")
         return Case(
             name=f"{self.path.parent.name}/{self.path.stem}",
             path=self.path,
             title=table.string("title", '"...", one sentence in plain words'),
-            rule=table.choice("rule", self.grammar.rules),
+            rule="" if kind else table.choice("rule", self.grammar.rules),
             visibility=Visibility(table.choice("visibility", [member.value for member in Visibility]) or "public"),
             handout=self._clauses(),
             weight=table.number("weight", Number("weight", 1, 100)) or 1,
@@ -215,7 +217,7 @@ class _CaseReader:
                     operation,
                     f"'{operation}' claims {operation.claim}, the reference returns {reply.text} ({reply.clause})",
                 )
-            yield Step(operation, reply, model.record(), model.allowed())
+            yield Step(operation, reply, model.record(), model.allowed(), model.worked())
 
     def _check_success(self, trace: Trace) -> None:
         """Check that some call must succeed: a program that refuses everything must not pass."""

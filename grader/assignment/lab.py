@@ -16,7 +16,7 @@ from grader.core.closure import SmallEngine
 from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import StatePart
-from grader.core.rubric import Rubric
+from grader.core.rubric import Rubric, Rule
 from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
 from reference.oracle import Generator
@@ -75,6 +75,11 @@ Charts = Callable[[Trace, Sequence[Mapping[str, Any]], int], Iterable[Chart]]
 number is that of the operation to look at, from 1."""
 
 
+Mend = Callable[[Case, Rule, frozenset[str]], Mapping[int, Operation]]
+"""Returns for a case, its rule and the calls that go wrong in it what is done behind which operation; nothing where the
+rule would judge the harness's work."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
     """An assignment. `grader.labs.lab_files` makes it of what its author gives and of the files in its folder of cases.
@@ -127,6 +132,9 @@ class Lab:
     built: Callable[[Any], Iterable[Operation]] | None = None
     """The pokes by which the harness builds the state of a model, so that a call can be judged without the calls before
     it; None: it cannot."""
+    mend: Mend | None = None
+    """The pokes by which the harness mends what calls left that went wrong, where a process goes on behind them; None:
+    it cannot."""
     starter: Mapping[str, Path] = field(default_factory=dict)
     """The files that students begin with, by name: they build, and earn no points yet."""
 

@@ -7,7 +7,8 @@ A program that differs from another sample in a few lines is that sample and a p
 label and mistake.patch beside it, so that a reader opens the mistake and not four hundred lines. git applies the patch;
 it is there wherever a clone is, and knows all that a patch may hold.
 
-Some samples of a lab together show all that all of them show; they are named in covering.toml.
+Some samples of a lab together show all that all of them show; they are named in covering.toml. What a right program is
+worth without one of its calls is in knock_outs.toml.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import os
 import re
 import tempfile
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from grader.system import process
 from grader.system.process import Patience
 
 LABEL, KEEPS, COVERING, PATCH = "expect.toml", "keeps.toml", "covering.toml", "mistake.patch"
+KNOCK_OUTS = "knock_outs.toml"
 _DEPTH = 3
 _BASE = re.compile(r"\w+/\w+", re.ASCII)
 _SAMPLES = Path(__file__).parents[2] / "submissions"
@@ -85,6 +89,27 @@ def covering_samples(folder: Path, source_name: str) -> list[Path]:
     if not (folder / COVERING).exists():
         return samples_in(folder, source_name)
     return [folder / name for name in _toml(folder / COVERING)["samples"]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnockOuts:
+    """What a right program is worth in which one call does nothing."""
+
+    right: Path
+    """The sample of a right program."""
+    empty: Path
+    """The sample of one that returns plausible, empty values everywhere."""
+    teacher: Mapping[str, int]
+    """By call the points of a fair teacher, written down before anything was graded."""
+
+
+def knock_outs_of(folder: Path) -> KnockOuts | None:
+    """Return what knock_outs.toml of a lab says; None without one. Raises `UsageError` for one that cannot be read."""
+    path = folder / KNOCK_OUTS
+    if not path.exists():
+        return None
+    table = _toml(path)
+    return KnockOuts(folder / table["right"], folder / table["empty"], table["teacher"])
 
 
 def _patched(base: bytes, patch: Path, source_name: str) -> bytes:

@@ -63,7 +63,7 @@ class Calibration:
         kills = self.kills()
         guards: dict[str, list[str]] = {}
         for case in cases:
-            if kills[case.name]:
+            if kills[case.name] and case.rule:
                 guards.setdefault(case.rule, []).append(case.name)
         return {rule: names[0] for rule, names in guards.items() if len(names) == 1}
 

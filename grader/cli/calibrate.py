@@ -13,7 +13,7 @@ from grader.assignment.lab import Lab
 from grader.cli.options import Selection, jobs_option, lab_named
 from grader.cli.output import check_output
 from grader.cli.own_cases import failed_by
-from grader.cli.parser import number, option, path_option, shared
+from grader.cli.parser import flag, number, option, path_option, shared
 from grader.cli.terminal import columns, counted, is_colourful
 from grader.core.case import Case, Number
 from grader.core.errors import ExitCode, UsageError
@@ -54,6 +54,10 @@ class CalibrateOptions:
     matrix: Path | None = path_option(
         "--matrix", "FILE", "Write which program fails which case: a web page where FILE ends in .html, else CSV."
     )
+    knock_out: bool = flag(
+        "--knock-out",
+        "Print instead what a right program keeps in which one call does nothing, call by call.",
+    )
 
 
 def calibrate(options: CalibrateOptions) -> ExitCode:
@@ -69,7 +73,10 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
     Examples:
         grade calibrate --lab paged_kv --mutants 600
         grade calibrate --lab scheduler --matrix kills.html
+        grade calibrate --lab hybrid --knock-out
     """
+    if options.knock_out:
+        return _knock_out(options)
     from grader.classroom.calibration import Survivor, calibration, mutants_of, searched
     from grader.classroom.own_cases import samples_of
     from grader.report.page import Page
@@ -100,6 +107,28 @@ def calibrate(options: CalibrateOptions) -> ExitCode:
         built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
         write(options.matrix, _matrix_page(lab, cases, built, result) if is_page else _matrix(cases, built))
     return ExitCode.NOT_ACCEPTED if result.missed else ExitCode.ACCEPTED
+
+
+def _knock_out(options: CalibrateOptions) -> ExitCode:
+    """Print the points of a right program without each of its calls, and those of a fair teacher beside them."""
+    from grader.classroom.knock_out import knocked_out, scores
+    from grader.report.page import Page
+
+    lab = lab_named(options.selection.lab)
+    programs = knocked_out(lab)
+    if not programs:
+        raise UsageError(f"{lab.name} has no submissions/{lab.name}/knock_outs.toml, which says what to leave out")
+    points = scores(lab, options.selection.cases(lab).cases, programs, jobs=options.jobs)
+    page = Page(columns(100), colour=is_colourful())
+    page.heading("A right program in which one call does nothing: its points, and those of a fair teacher")
+    widest = max(len(program.call) for program in programs)
+    distances = []
+    for program, score in zip(programs, counted(points, len(programs), "grading"), strict=True):
+        page.crop(f"{program.call:{widest}} {score:>4} {program.teacher:>4}", indent=2)
+        distances.append(abs(score - program.teacher))
+    page.write(f"Mean distance: {sum(distances) / len(distances):.1f}")
+    sys.stdout.write(page.text())
+    return ExitCode.ACCEPTED
 
 
 def _write(page: Page, lab: Lab, cases: Sequence[Case], result: Calibration, *, mutants: int) -> None:

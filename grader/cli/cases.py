@@ -92,7 +92,8 @@ def explain(options: ExplainOptions) -> ExitCode:
     lab, case = _case_of(options)
     page = Page(columns(100), colour=is_colourful())
     page.write(strong(case.title))
-    page.write(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}")
+    rule = f" · rule {case.rule}" if case.rule else ""
+    page.write(f"{case.name}{rule} · {'; '.join(case.handout)}")
     for sentence in lab.told_settings(case.trace):
         page.write(sentence)
     model = lab.model(case.trace)

@@ -123,7 +123,7 @@ def _class_of(options: TryOptions, lab: Lab) -> list[TriedProgram]:
 
 def _write_head(page: Page, case: Case) -> None:
     page.heading(f"{case.name}: {case.title}")
-    page.write(f"The reference agrees with every claim. Rule {case.rule}.", indent=2)
+    page.write(f"The reference agrees with every claim. {f'Rule {case.rule}.' if case.rule else ''}".strip(), indent=2)
 
 
 def _write(page: Page, result: CaseTrial, programs: Sequence[TriedProgram], *, of_class: bool) -> None:

@@ -85,7 +85,7 @@ class JsonValue:
 
     def read(self, word: str) -> Argument:
         """Return the value; a list becomes a tuple. Raises `ValueError` for another one than wanted."""
-        value = _frozen(_loaded(word))
+        value = frozen(_loaded(word))
         if not self.fits(value):
             raise ValueError(word)
         return value
@@ -93,7 +93,7 @@ class JsonValue:
     def read_reply(self, word: str) -> str:
         """Return a claimed reply in canonical form. Raises `ValueError` for what is no JSON, or not wanted."""
         value = _loaded(word)
-        if not isinstance(value, dict) and not self.fits(_frozen(value)):
+        if not isinstance(value, dict) and not self.fits(frozen(value)):
             raise ValueError(word)
         return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
@@ -110,10 +110,10 @@ def _loaded(word: str) -> object:
         raise ValueError(word) from error
 
 
-def _frozen(value: object) -> Argument:
-    """Return a value of JSON as an argument. Raises `ValueError` for objects."""
-    if isinstance(value, list):
-        return tuple(map(_frozen, value))
+def frozen(value: object) -> Argument:
+    """Return a value of JSON as an argument: lists become tuples. Raises `ValueError` for objects."""
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
     if isinstance(value, bool | int | float | str | None):
         return value
     raise ValueError(str(value))
@@ -188,11 +188,14 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the reference does in a case: for each operation its reply, the record after it, and what it may touch."""
+    """What the reference does in a case, for each operation: its reply, the record after it, what it may touch, and the
+    facets in which it does something.
+    """
 
     replies: tuple[Reply, ...]
     records: tuple[bytes, ...]
     allowed: tuple[tuple[MemorySpan, ...], ...]
+    worked: tuple[frozenset[str], ...]
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Expected:
@@ -202,16 +205,25 @@ class Expected:
             replies=tuple(step.reply for step in played),
             records=tuple(step.record for step in played),
             allowed=tuple(step.allowed for step in played),
+            worked=tuple(step.worked for step in played),
         )
 
+    def first(self, count: int) -> Expected:
+        """Return the same of the first `count` operations."""
+        few = slice(count)
+        return Expected(self.replies[few], self.records[few], self.allowed[few], self.worked[few])
+
     def __reduce__(self) -> tuple[Callable[..., Expected], tuple[object, ...]]:
-        return _unpacked, (self.replies, deltas(self.records), self.allowed)
+        return _unpacked, (self.replies, deltas(self.records), self.allowed, self.worked)
 
 
 def _unpacked(
-    replies: tuple[Reply, ...], stored: tuple[Delta, ...], allowed: tuple[tuple[MemorySpan, ...], ...]
+    replies: tuple[Reply, ...],
+    stored: tuple[Delta, ...],
+    allowed: tuple[tuple[MemorySpan, ...], ...],
+    worked: tuple[frozenset[str], ...],
 ) -> Expected:
-    return Expected(replies, restored(stored), allowed)
+    return Expected(replies, restored(stored), allowed, worked)
 
 
 def _reduced(operation: Operation) -> tuple[Callable[..., Operation], tuple[object, ...]]:
@@ -307,6 +319,7 @@ class Case:
     title: str
     handout: tuple[str, ...]
     rule: str
+    """The rule that it costs points of. Random traces have none, ""; one that fails has that of what went wrong."""
     visibility: Visibility
     weight: int
     trace: Trace

@@ -84,6 +84,10 @@ class Judgement:
     """Whether the program left the state that it was in."""
     broken: tuple[str, ...] = ()
     """A sentence for each thing that can never be so, and is so since this operation."""
+    due: frozenset[str] = frozenset()
+    """The facets in which the operation had something to do (grader.judge.work)."""
+    worked: bool = False
+    """Whether it did anything, right or wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,12 +33,14 @@ class MemorySpan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation, its reply, the record after it, and what it may touch."""
+    """An operation, its reply, the record after it, what it may touch, and what it did."""
 
     operation: Operation
     reply: Reply
     record: bytes
     allowed: tuple[MemorySpan, ...]
+    worked: frozenset[str]
+    """The facets of the record in which it did something."""
 
 
 class Model(Protocol):
@@ -55,6 +57,9 @@ class Model(Protocol):
 
     def allowed(self) -> tuple[MemorySpan, ...]:
         """The only bytes handed to an engine that the last operation (judged or applied) may touch."""
+
+    def worked(self) -> frozenset[str]:
+        """The facets in which the last operation that was applied did something, where rules ask for that."""
 
     def restore(self, record: bytes) -> None:
         """Take over the state of a record. Raises `CannotGoOn` when it is too broken to continue from."""
@@ -84,4 +89,4 @@ def play(model: Model, trace: Trace) -> Iterator[Step]:
     """Apply the operations of `trace` one after the other and yield a step for each."""
     for operation in trace.operations:
         reply = model.apply(operation)
-        yield Step(operation, reply, model.record(), model.allowed())
+        yield Step(operation, reply, model.record(), model.allowed(), model.worked())

@@ -34,6 +34,8 @@ class Facet:
     """The largest difference of two fractions that counts as equal."""
     sentences: bool = False
     """Whether it is a list of sentences on what is wrong, of which a right program has none."""
+    of_call: bool = False
+    """Whether it tells what one call did and begins anew with the next, such as a log."""
     calls: tuple[str, ...] = ()
     """Of a reply, or of "accepted": the operations that it belongs to; empty: all that no other facet names."""
 
@@ -75,6 +77,11 @@ class Rule:
     def counts(self, facet: str, call: str) -> bool:
         """Whether a difference in this facet, at this operation, counts for the rule."""
         return (facet in self.facets and (not self.calls or call in self.calls)) or (facet, call) in self.facets_at
+
+    def is_judged_at(self, call: str) -> bool:
+        """Whether any difference at this operation counts for the rule."""
+        at_all_calls = bool(self.facets) and (not self.calls or call in self.calls)
+        return at_all_calls or any(call == other for _, other in self.facets_at)
 
     def counts_made_by(self, calls: frozenset[str]) -> bool:
         """Whether what these calls made, and is wrong at the end, counts for the rule; no calls: it is not known."""
@@ -139,11 +146,31 @@ class Rubric:
         return (f"seed {self.seed}",), *sorted(rules)
 
     def rule(self, rule_id: str) -> Rule:
-        """Return the rule with that id. Raises `KeyError` when there is none."""
-        for rule in self.rules:
+        """Return the rule with that id; for "", which random traces have, one that counts what any rule counts.
+
+        Raises `KeyError` when there is none.
+        """
+        for rule in self.rules if rule_id else (self._any,):
             if rule.id == rule_id:
                 return rule
         raise KeyError(rule_id)
+
+    @property
+    def _any(self) -> Rule:
+        pairs = frozenset[tuple[str, str]]().union(*(rule.facets_at for rule in self.rules))
+        facets = frozenset[str]().union(*(rule.facets for rule in self.rules), (facet for facet, _ in pairs))
+        nothing = frozenset[str]()
+        return Rule(
+            id="",
+            points=0,
+            title="",
+            handout="",
+            facets=facets,
+            judged=Judged.CASES,
+            calls=nothing,
+            allocated_by=nothing,
+            covers_cleanup=False,
+        )
 
     def judged(self, judged: Judged, default: str = "") -> str:
         """Return the id of the only rule that is judged that way; not for `Judged.CASES`, which most rules have."""

@@ -26,12 +26,16 @@ from grader.judge.mistakes import (
     operation_of,
     sentence,
 )
-from grader.runtime.comparison import Comparison
+from grader.judge.work import never_shown, sentence_of, shown_everywhere
+from grader.runtime.comparison import Comparison, Shown
 from grader.runtime.protocol import Named, Observations, Place, Unplaced
 from reference.operation import Trace
 
 _MEMORY, _LEAK = "memory at ", "leak at "
 """Prefixes of the names of groups whose cases share a line."""
+
+NEVER_SHOWN = "never-shown"
+"""Kind of a finding: something that the case asks for, and that the program did in no case."""
 
 BREACH = "breach"
 """Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
@@ -61,6 +65,8 @@ class CaseFindings:
     """Whether it goes wrong in a call that is not written yet."""
     resumed: bool = False
     """Whether it passes for its rule when what follows the call that stopped it is judged alone."""
+    never_shown: tuple[Shown, ...] = ()
+    """What it asks for and no case shows (grader.judge.work)."""
     plain: bool = True
     """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
@@ -74,6 +80,12 @@ class CaseFindings:
     def first(self) -> list[Evidence]:
         """The evidence at the first bad operation."""
         return [piece for piece in self.evidence if piece.operation == self.first_wrong]
+
+    def take_rule(self) -> None:
+        """A random trace that fails costs the rule of what went wrong."""
+        case = self.comparison.case
+        if not case.rule and self.mistake is not None:
+            self.comparison = replace(self.comparison, case=replace(case, rule=self.mistake.rule))
 
     def refine(self, cause: Evidence) -> None:
         """Replace the cause by one with better lines, among the evidence too where it is a symptom."""
@@ -113,16 +125,18 @@ def case_findings(
     explains.
     """
     comparisons, named = observed.comparisons, observed.named
+    everywhere = shown_everywhere(comparisons)
     cases = [
         CaseFindings(
             comparison,
             evidence(observed, number),
             plain=_is_plain(comparison.case.trace, lab),
             resumed=number in resumed,
+            never_shown=never_shown(comparison, lab.rubric.rule(comparison.case.rule), everywhere),
         )
         for number, comparison in enumerate(comparisons)
     ]
-    failing = [case for case in cases if case.evidence]
+    failing = [case for case in cases if case.evidence or case.never_shown]
     calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
     by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab, unwritten) if failing else ()
     not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
@@ -136,6 +150,8 @@ def case_findings(
         known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
         case.cause, case.mistake = best_mistake(case.first(), case.comparison, mistakes, patterns, known=known)
     _prefer_simple(cases, mistakes, patterns)
+    for case in cases:
+        case.take_rule()
     for number, case in enumerate(cases):
         searched_line = named.get((number, case.first_wrong))
         _name_line(case, mistakes, patterns, searched_line)
@@ -295,6 +311,14 @@ def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Pa
         if piece.symptom is not None and piece is not cause:
             judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
             yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
+    if case.never_shown:
+        yield Finding(
+            rule=comparison.case.rule,
+            verdict=Verdict.WRONG_ANSWER,
+            kind=NEVER_SHOWN,
+            case=comparison.case.name,
+            message=sentence_of(case.never_shown),
+        )
 
 
 def _name_line(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns, searched_line: Named | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from grader.core.judgement import Judgement
 from grader.core.model import CannotFollow, Model, ModelFactory
-from grader.runtime.comparison import Comparison, Deviation, End
+from grader.runtime.comparison import Comparison, Deviation, End, Shown
 from grader.runtime.observation import NO_TIME, Played, PlayedStep
 from reference.operation import Reply
 from reference.oracle import CannotGoOn, CannotPoke
@@ -35,6 +35,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     unreadable = ""
     unjudged = unknown = False
     refused: int | None = None
+    shown: set[Shown] = set()
     for number in range(follows, min(len(steps), len(operations))):
         unjudged = late()
         if unjudged:
@@ -55,6 +56,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
             break
         judgement = _with_faults(judgement, steps[number])
         actual.append(judgement.actual)
+        if judgement.worked:
+            shown.update((operations[number].name, facet) for facet in judgement.due)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
         pretends = judgement.expected.refused and judgement.unchanged
@@ -71,6 +74,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         ended_at=len(actual),
         refused=refused,
         follows=follows,
+        shown=frozenset(shown),
         unreadable=unreadable,
         unjudged=unjudged,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +48,15 @@ class MistakeTable:
             )
         return self._looked_up[key]
 
+    def rules_of(self, sentence: str) -> tuple[str, ...]:
+        """Return the rules under which mistakes quote this sentence of the handout, the most frequent one first."""
+        quoting = (
+            mistake.rule
+            for mistake in self.mistakes
+            if sentence in ([mistake.clause] if isinstance(mistake.clause, str) else mistake.clause.values())
+        )
+        return tuple(rule for rule, _ in Counter(quoting).most_common())
+
     @cached_property
     def of_one_target(self) -> MistakeTable:
         """The table without the mistakes of several targets."""
@@ -65,7 +75,8 @@ def best_mistake(
 
     `known` are circumstances of the program, in addition to those of the case.
     A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
-    table has no mistake, the rule is that of the case.
+    table has no mistake, the rule is that of the case, if mistakes of it quote the sentence that decided, else the
+    first one of which they do.
     """
     if not first:
         return None, None
@@ -81,7 +92,9 @@ def best_mistake(
         if mistake is not None:
             return cause, mistake
     cause = min(first, key=_rank)
-    return cause, Mistake(rule=comparison.case.rule, hint=_hint_without_mistake(cause))
+    own, rules = comparison.case.rule, table.rules_of(comparison.expected[_index(cause, comparison)].clause)
+    rule = own if own in rules or not rules else rules[0]
+    return cause, Mistake(rule=rule, hint=_hint_without_mistake(cause))
 
 
 def _hint_without_mistake(cause: Evidence) -> str:

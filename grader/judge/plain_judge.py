@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
 from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
 from grader.core.model import MemorySpan
+from grader.core.plain import ABSENT, EACH, UNREADABLE, child, is_unreadable, without
 from grader.core.rubric import Facet
+from grader.judge.work import work
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
 REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
 """The first steps of paths (see `Facet.path`); the first is the facet of a reply, too, that no other facet names."""
 
-UNREADABLE = "!"
-"""The key of a value that could not be read."""
-
 Invariants = Callable[[dict[str, Any]], Iterable[str]]
 """Yields a sentence for each thing about a state that can never be so, whatever was called before."""
 
-_EACH = "*"
-"""The step of a path that stands for each entry of a list or an object."""
-
-_ABSENT = object()
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
 _MOST_OF_A_SENTENCE = 600
@@ -75,12 +70,16 @@ class PlainModel:
     invariants: Invariants | None = field(kw_only=True, default=None)
     _engine: Oracle = field(init=False)
     _reply: Reply = field(init=False, default=Reply(text="null"))
+    _call: str = field(init=False, default="")
+    _records: tuple[bytes, bytes] = field(init=False)
+    """Those before and after the last operation, as far as they were asked for."""
     _judged: tuple[bytes, dict[str, Plain]] | None = field(init=False, default=None)
     """The record that was judged last, and the state that it should have been."""
 
     def __post_init__(self) -> None:
         """Begin with a new engine."""
         self._engine = self.oracle(self.trace)
+        self._records = b"", record_of(self._reply, {})
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
@@ -91,15 +90,22 @@ class PlainModel:
         except Exception as error:  # an engine need not know what the lines of a case file may name
             what = f"{type(error).__name__}: {error}"
             raise CannotGoOn(f"it names something that is not there ({what})") from error
+        self._call = operation.name
         return self._reply
 
     def record(self) -> bytes:
         """The reply and the state after the last operation."""
-        return record_of(self._reply, self._engine.state())
+        self._records = self._records[1], record_of(self._reply, self._engine.state())
+        return self._records[1]
 
     def allowed(self) -> tuple[MemorySpan, ...]:
         """Nothing: a plain state has no memory of its own."""
         return ()
+
+    def worked(self) -> frozenset[str]:
+        """What the last operation did, once its record was asked for."""
+        before, after = map(_decoded, self._records)
+        return work(self.facets, self._call, _returned(after), (before["state"], after["state"]))
 
     def restore(self, record: bytes) -> None:
         """Take over the state of a record."""
@@ -113,6 +119,7 @@ class PlainModel:
         state = self._before(before)
         after = _decoded(actual)
         try:
+            start = {} if state is None else _decoded(record_of(self._reply, self._engine.state()))["state"]
             expected = self._engine.apply(operation)
             right = self._engine.state()
         except CannotGoOn:
@@ -130,6 +137,8 @@ class PlainModel:
             differences=tuple(differences),
             unchanged=state is not None and state == after["state"],
             broken=tuple(self._broken(state or {}, after["state"])) if differences else (),
+            due=work(self.facets, operation.name, _returned(wanted), (start, wanted["state"])),
+            worked=bool(work(self.facets, operation.name, _returned(after), (state or start, after["state"]))),
         )
 
     def compared(self) -> bytes:
@@ -186,20 +195,20 @@ class PlainModel:
     def _replies(self, seen: _Seen) -> Iterator[Difference]:
         """Yield the differences of a reply: of its parts where both sides have parts, else of the whole."""
         wanted, actual = seen.wanted[REPLY], seen.actual[REPLY]
-        mine, theirs = wanted.get("returned", _ABSENT), actual.get("returned", _ABSENT)
+        mine, theirs = wanted.get("returned", ABSENT), actual.get("returned", ABSENT)
         accepts = seen.expected.refused == seen.came.refused
         parts = [
             facet
             for facet in self.facets
             if facet.steps[0] == REPLY and len(facet.steps) > 1 and (not facet.calls or seen.call in facet.calls)
-            if facet.steps[1] == _EACH or _child(mine, facet.steps[1]) is not _ABSENT
+            if facet.steps[1] == EACH or child(mine, facet.steps[1]) is not ABSENT
         ]
-        each = any(facet.steps[1] == _EACH for facet in parts)
+        each = any(facet.steps[1] == EACH for facet in parts)
         if accepts and parts and _same_parts(mine, theirs, each=each):
             for facet in parts:
                 yield from _facet_differences(facet, facet.steps, {REPLY: mine}, {REPLY: theirs})
             named = {facet.steps[1] for facet in parts}
-            mine, theirs = (_without(side, named) for side in (mine, theirs))
+            mine, theirs = (without(side, named) for side in (mine, theirs))
         whole = self._whole(seen.call, REPLY if accepts else ACCEPTED)
         raised = wanted.get("raised"), actual.get("raised")
         if raised[0] == raised[1] and _equal(mine, theirs, whole.tolerance):
@@ -229,6 +238,11 @@ class PlainModel:
             yield from (sentence for sentence in _sentences(self.invariants, after) if sentence not in already)
 
 
+def _returned(record: dict[str, Any]) -> object:
+    """What a call returned; None where it raised."""
+    return record[REPLY].get("returned")
+
+
 def _sentences(invariants: Invariants, state: dict[str, Any]) -> list[str]:
     """What is broken in a state; nothing where it is too broken to be looked at."""
     try:
@@ -240,11 +254,6 @@ def _sentences(invariants: Invariants, state: dict[str, Any]) -> list[str]:
 def _is_class(text: str) -> bool:
     """Whether a reply's text is the name of an error class: JSON never begins with a capital letter."""
     return text[:1].isupper()
-
-
-def is_unreadable(value: object) -> bool:
-    """Whether a value stands for one that could not be read; it says why."""
-    return isinstance(value, dict) and value.keys() == {UNREADABLE}
 
 
 def _decoded(record: bytes) -> dict[str, Any]:
@@ -266,8 +275,8 @@ def _facet_differences(
         yield from _entries(facet, wanted, actual) if facet.per and not entry else _alone(facet, entry, wanted, actual)
         return
     first, *rest = steps
-    if first != _EACH:
-        yield from _facet_differences(facet, tuple(rest), _child(wanted, first), _child(actual, first), entry=entry)
+    if first != EACH:
+        yield from _facet_differences(facet, tuple(rest), child(wanted, first), child(actual, first), entry=entry)
         return
     if isinstance(actual, list) and isinstance(wanted, list) and len(actual) == len(wanted):
         keys: Iterable[str] = map(str, range(len(wanted)))
@@ -277,7 +286,7 @@ def _facet_differences(
         yield from _alone(facet, entry, wanted, actual)
         return
     for key in keys:
-        yield from _facet_differences(facet, tuple(rest), _child(wanted, key), _child(actual, key), entry=key)
+        yield from _facet_differences(facet, tuple(rest), child(wanted, key), child(actual, key), entry=key)
 
 
 def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Difference]:
@@ -287,7 +296,7 @@ def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Differenc
             yield from _alone(facet, str(number), mine, theirs)
     elif isinstance(wanted, dict) and isinstance(actual, dict) and not is_unreadable(actual):
         for key in dict.fromkeys([*wanted, *actual]):
-            yield from _alone(facet, key, _child(wanted, key), _child(actual, key))
+            yield from _alone(facet, key, child(wanted, key), child(actual, key))
     else:
         yield from _alone(facet, "", wanted, actual)
 
@@ -300,8 +309,8 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             facet=facet.name,
             field=name,
             entry=entry,
-            expected=facet.absent or "nothing" if wanted is _ABSENT else _shown(wanted),
-            actual=facet.absent if facet.absent and actual is _ABSENT else _shown(actual),
+            expected=facet.absent or "nothing" if wanted is ABSENT else _shown(wanted),
+            actual=facet.absent if facet.absent and actual is ABSENT else _shown(actual),
             sentence=_first_sentence(facet, actual) if tells else "",
             tags=frozenset({SENTENCE} if tells else {UNREAD} if is_unreadable(actual) else ()),
         )
@@ -313,27 +322,12 @@ def _first_sentence(facet: Facet, sentences: Any) -> str:
     return f"{facet.heading}: {str(sentences[0])[:_MOST_OF_A_SENTENCE]}{more}"
 
 
-def _child(value: object, key: str) -> object:
-    if isinstance(value, list) and key.isdecimal():
-        return value[int(key)] if int(key) < len(value) else _ABSENT
-    return value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
-
-
 def _same_parts(mine: object, theirs: object, *, each: bool) -> bool:
     """Whether two replies can be compared part by part: objects, or lists of one length (`each`: their items too)."""
     if isinstance(mine, list) and isinstance(theirs, list):
         pairs = zip(mine, theirs, strict=False)
         return len(mine) == len(theirs) and (not each or all(_same_parts(*pair, each=False) for pair in pairs))
     return isinstance(mine, dict) and isinstance(theirs, dict)
-
-
-def _without(value: object, named: Collection[str]) -> object:
-    """A reply without the parts that facets of their own name."""
-    if _EACH in named:
-        return []
-    if isinstance(value, list):
-        return [item for place, item in enumerate(value) if str(place) not in named]
-    return {key: item for key, item in value.items() if key not in named} if isinstance(value, dict) else value
 
 
 def _equal(wanted: object, actual: object, tolerance: float) -> bool:
@@ -354,7 +348,7 @@ def _is_number(value: object) -> bool:
 
 def _shown(value: object) -> str:
     """A value as a report writes it."""
-    if value is _ABSENT:
+    if value is ABSENT:
         return "missing"
     if is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"  # type: ignore[index]
@@ -363,7 +357,7 @@ def _shown(value: object) -> str:
 
 
 def _reply_in_words(reply: dict[str, Any]) -> str:
-    return str(reply["raised"]) if "raised" in reply else _shown(reply.get("returned", _ABSENT))
+    return str(reply["raised"]) if "raised" in reply else _shown(reply.get("returned", ABSENT))
 
 
 def _done(reply: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from grader.core.case import Case, listed
+from grader.core.case import Case, frozen, listed
 from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import CannotFollow, ModelFactory, play
 from reference.operation import Operation, Reply, Trace
@@ -52,7 +52,7 @@ def recorded_traces(path: Path) -> Callable[[int, int], Sequence[Operation]]:
         lines = _file(path)["generated"].get(f"{seed}:{length}")
         if lines is None:
             raise _unknown(path, f"no random trace of seed {seed} and length {length} is recorded")
-        return [Operation(name=name, arguments=tuple(map(_frozen, arguments))) for name, arguments in lines]
+        return [Operation(name=name, arguments=tuple(map(frozen, arguments))) for name, arguments in lines]
 
     return traces
 
@@ -111,7 +111,3 @@ def _file(path: Path) -> dict[str, Any]:
 
 def _unknown(path: Path, message: str) -> CaseFileError:
     return CaseFileError([FileProblem(path, 1, message)])
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -10,16 +10,22 @@ only gain: a case that fails again costs what it cost before.
 
 That is only for cases that are about another call: the folder of a case says which. Rules about lost memory and calls
 that close everything need the whole case, because what the harness made says nothing about a program.
+
+In a process that goes on after a call that went wrong, the whole case is played again, and what the call left is mended
+behind it (`Lab.mend`). Then the case passes when all other calls do exactly what the reference does. The lab says for
+which cases that is fair: for none whose rule would judge the harness's work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from grader.assignment.lab import Lab
+from grader.assignment.lab import Lab, Mend
 from grader.core.case import Case, Expected
 from grader.core.model import play
+from grader.core.rubric import Rule
+from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import Played
@@ -27,6 +33,8 @@ from reference.operation import Operation, Trace
 
 _MOST_OPERATIONS = 20_000
 """The most operations of all parts together."""
+_MOST_ROUNDS = 3
+"""How often a case is played again whose state is mended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ def pass_when_resumed(
 
     `play_cases` plays cases with the submission. Nothing is played where the lab builds no states.
     """
+    if lab.mend is not None:
+        return _pass_when_mended(comparisons, lab, lab.mend, play_cases)
     if lab.built is None:
         return frozenset()
     parts: list[_Part] = []
@@ -59,6 +69,78 @@ def pass_when_resumed(
     played = play_cases([part.case for part in parts])
     wrong = {part.number for part, each in zip(parts, played, strict=True) if not _is_right(compare(each, lab.model))}
     return frozenset(part.number for part in parts) - wrong
+
+
+@dataclass(slots=True)
+class _Mended:
+    """A case that is played again."""
+
+    number: int
+    case: Case
+    rule: Rule
+    wrong: set[str]
+    """The calls that go wrong in it."""
+    pokes: dict[int, Operation] = field(default_factory=dict)
+    """What mends the state behind the operation of this number."""
+
+    def by_more_than_before(self, mend: Mend) -> bool:
+        """Mend what is known to go wrong; whether that is more than the last time."""
+        before, self.pokes = self.pokes, dict(mend(self.case, self.rule, frozenset(self.wrong)))
+        return self.pokes != before
+
+    @property
+    def with_pokes(self) -> Case:
+        """The case to be played."""
+        operations = self.case.trace.operations
+        pairs = ((operation, self.pokes.get(number)) for number, operation in enumerate(operations))
+        mended = tuple(each for pair in pairs for each in pair if each is not None)
+        return replace(self.case, trace=replace(self.case.trace, operations=mended))
+
+    def first_wrong(self, played: Played) -> str:
+        """The first call that does not do what the reference does and is not mended; "" without one."""
+        steps = iter(played.steps)
+        for number, operation in enumerate(self.case.trace.operations):
+            step = next(steps, None)
+            right = step is not None and step.record == self.case.expected.records[number]
+            if not right and not (number in self.pokes and operation.name in self.wrong):
+                return operation.name
+            if number in self.pokes:
+                next(steps, None)
+        return ""
+
+
+def _pass_when_mended(
+    comparisons: Sequence[Comparison], lab: Lab, mend: Mend, play_cases: Callable[[Sequence[Case]], Sequence[Played]]
+) -> frozenset[int]:
+    """Play the stopped cases again, a few times: what is mended behind one call may show that another goes wrong."""
+    left: list[_Mended] = []
+    for number, comparison in enumerate(comparisons):
+        case = comparison.case
+        is_written = case.generated is None and case.seed is None
+        if not is_written or not _is_stopped(comparison) or _hangs(comparison.played):
+            continue
+        wrong = [deviation.operation for deviation in comparison.deviations]
+        first = case.trace.operations[min([comparison.ended_at, len(case.trace.operations) - 1, *wrong])]
+        left.append(_Mended(number=number, case=case, rule=lab.rubric.rule(case.rule), wrong={first.name}))
+    passing: set[int] = set()
+    for _ in range(_MOST_ROUNDS):
+        left = [mended for mended in left if mended.by_more_than_before(mend)]
+        played = play_cases([mended.with_pokes for mended in left]) if left else ()
+        again = []
+        for mended, each in zip(left, played, strict=True):
+            name = mended.first_wrong(each)
+            if not name:
+                passing.add(mended.number)
+            elif each.ending is None:
+                mended.wrong.add(name)
+                again.append(mended)
+        left = again
+    return frozenset(passing)
+
+
+def _hangs(played: Played) -> bool:
+    """Whether a call used up its time, as it would again."""
+    return played.ending is not None and played.ending.verdict is Verdict.TIME_LIMIT_EXCEEDED
 
 
 def _is_stopped(comparison: Comparison) -> bool:

@@ -25,15 +25,18 @@ HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
 
 
 def passes(findings: CaseFindings, rule: Rule) -> bool:
-    """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted.
+    """Whether the case passes for its rule: its facets are right, everything that must be accepted was accepted, and
+    the program did somewhere what the case is about (grader.judge.work).
 
-    A case that an earlier call stopped passes too if what follows is right (grader.judge.resume).
+    A case that an earlier call stopped passes too if what follows is right (grader.judge.resume). A case of random
+    traces that became one of them is wrong in it.
     """
-    return findings.resumed or _passes_whole(findings, rule)
+    return findings.resumed or (findings.comparison.case.seed is None and _passes_whole(findings, rule))
 
 
 def _passes_whole(findings: CaseFindings, rule: Rule) -> bool:
-    return _accepts(findings.comparison, rule) and _ran(findings.comparison, rule) and not findings.facets(rule)
+    ran = _accepts(findings.comparison, rule) and _ran(findings.comparison, rule)
+    return ran and not findings.never_shown and not findings.facets(rule)
 
 
 def rule_scores(
@@ -70,9 +73,9 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
     have the same rules, each judged in the same way. Where nothing was counted, nothing is returned.
 
     A rule that is judged in every case earns no greater share than the other rules did (see grader.core.rubric).
-    The build's points are earned only together with some other point. A defect that was seen, but that no case of its
-    rule caught, costs one point of the rule that was diagnosed: full marks are for programs without a defect. A rule
-    of which no case was chosen (`--case`) can neither earn nor lose points.
+    The build's points are earned only together with some other point. The rule that was diagnosed loses a point even
+    where no case of its own caught the defect: a rule that is named has lost points, and full marks are for programs
+    without a defect. A rule of which no case was chosen (`--case`) can neither earn nor lose points.
     """
     by_rule = {score.rule: score for score in counted}
     if not by_rule:
@@ -90,9 +93,11 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
             score = _score(rule, by_rule[rule.id])
             scores[rule.id] = score if any_earned else replace(score, points=0, passed=0)
     diagnosed = next((score.rule for score in scores.values() if score.breached), None)
-    if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
-        payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
-        scores[payer] = replace(scores[payer], points=max(0, scores[payer].points - 1))
+    if diagnosed is not None:
+        named = scores[diagnosed]
+        payer = named if named.points else max(scores.values(), key=lambda score: score.points)
+        if named.points == named.max_points > 0 or all(score.points == score.max_points for score in scores.values()):
+            scores[payer.rule] = replace(payer, points=max(0, payer.points - 1))
     return tuple(scores[rule.id] for rule in rubric.rules)
 
 
@@ -155,15 +160,11 @@ def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[
         clean = sum(not HAS_FINDING[rule.judged](findings) for findings in case_findings)
         return replace(score, cases=len(cases), passed=clean, weight=len(cases), earned=clean)
     own = [case for case in cases if case.rule == rule.id]
-    right = [
-        findings.comparison.case
-        for findings in case_findings
-        if findings.comparison.case.rule == rule.id and passes(findings, rule)
-    ]
-    if all(case.seed is not None for case in right):  # a random trace may pass only because it failed for another rule
-        right = []
-    weight, earned = (sum(case.weight for case in some) for some in (own, right))
-    return replace(score, cases=len(own), passed=len(right), weight=weight, earned=earned)
+    of_rule = [findings for findings in case_findings if findings.comparison.case.rule == rule.id]
+    right = [findings.comparison.case for findings in of_rule if passes(findings, rule)]
+    random = [findings.comparison.case for findings in of_rule if findings.comparison.case.seed is not None]
+    weight, earned, lost = (sum(case.weight for case in some) for some in (own, right, random))
+    return replace(score, cases=len(own) + len(random), passed=len(right), weight=weight, earned=max(0, earned - lost))
 
 
 def _score(rule: Rule, counted: RuleScore) -> RuleScore:

@@ -57,12 +57,14 @@ def load_lab(
     complete: Complete | None = None,
     every: int = EVERY,
     code: Sequence[Path] = (),
+    stand_ins: Sequence[Path] = (),
     **others: Any,
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
     `oracle` is "module:factory". `model` is a judging of the lab's own, `predicates` are what its mistakes name in
-    `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `others` those of `Lab`.
+    `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `stand_ins` other files
+    that students must not have, `others` those of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates)
@@ -93,7 +95,7 @@ def load_lab(
         runtime=runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
         generator=_generator(oracle, recorded),
-        oracle_files=files if model is None and not recorded else (),
+        oracle_files=(*files, *stand_ins) if model is None and not recorded else (),
         **others,
     )
 

@@ -15,12 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from grader.assignment.lab import Charts, Lab
+from grader.assignment.lab import Charts, Lab, Mend
 from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
 from grader.core.picture import PanelShape, StatePart
+from grader.core.plain import UNREADABLE, at, entries, is_unreadable
 from grader.core.rubric import Facet
-from grader.judge.plain_judge import UNREADABLE, Invariants, is_unreadable
+from grader.judge.plain_judge import Invariants
 from grader.labs.lab_files import load_lab
 from grader.labs.small_plain import small_engines
 from grader.runtime.python.runtime import PythonRuntime
@@ -50,11 +51,14 @@ def python_lab(
     charts: Charts | None = None,
     derive: str = "",
     smalls: str = "",
+    mend: Mend | None = None,
+    stand_ins: Sequence[Path] = (),
 ) -> Lab:
     """Return the lab whose table is in a module: `table` is its `globals()`.
 
     The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
-    them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
+    them TAKES, GIVES and DEFINES (see `CallTable`), and MENDING, the operations that `mend` uses (`Lab.mend`); students
+    must not have the files `stand_ins`. `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `given` maps the names of modules that submissions may import to their files, `charts` draws a whole
     run. `derive` is "module:function" of a `Derive`, which makes the states of FACETS of what READS reads; it is
     imported when it is needed. `smalls` is "module:name" of what says the lab's small engines
@@ -63,11 +67,12 @@ def python_lab(
     Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
     operations: dict[str, Signature] = table["OPERATIONS"]
+    all_operations = operations | table.get("MENDING", {})
     facets: tuple[Facet, ...] = table["FACETS"]
     calls = CallTable(
         setup=table["SETUP"],
         calls=table["CALLS"],
-        parameters={key: tuple(argument.name for argument in call.arguments) for key, call in operations.items()},
+        parameters={key: tuple(argument.name for argument in call.arguments) for key, call in all_operations.items()},
         takes=table.get("TAKES", {}),
         gives=table.get("GIVES", {}),
         reads=table["READS"],
@@ -76,7 +81,7 @@ def python_lab(
         every=1 if derive else EVERY,
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
-    _check(calls, operations, is_derived=bool(derive))
+    _check(calls, all_operations, is_derived=bool(derive))
     module = Path(table["__file__"])
     files = {calls.module: module.with_name("starter.py"), **given}
     return load_lab(
@@ -92,6 +97,8 @@ def python_lab(
         picture=partial(picture, facets),
         charts=charts,
         smalls=partial(small_engines, smalls, operations, oracle) if smalls else tuple,
+        mend=mend,
+        stand_ins=stand_ins,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
         derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
@@ -132,7 +139,7 @@ def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived:
 def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StatePart]:
     """Draw a decoded record: entries of one kind as a grid, lists as chains, sentences, other values by name."""
     state = record["state"]
-    values = {facet: _at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
+    values = {facet: at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
     alone = {
         (0, facet.heading): (_cell(value),)
         for facet, value in values.items()
@@ -152,25 +159,9 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StatePa
             yield StatePart(title=facet.heading, shape=PanelShape.SENTENCES, lines=lines)
 
 
-def _at(state: Any, steps: Sequence[str]) -> Any:
-    """What stands at a path; below a star a mapping of what stands there for each key."""
-    for number, step in enumerate(steps):
-        if step == "*":
-            entries = state if isinstance(state, dict) and not is_unreadable(state) else {}
-            return {key: _at(value, steps[number + 1 :]) for key, value in entries.items()}
-        state = _child(state, step)
-    return state
-
-
-def _child(value: Any, step: str) -> Any:
-    if isinstance(value, list) and step.isdecimal():
-        return value[int(step)] if int(step) < len(value) else None
-    return value.get(step) if isinstance(value, dict) else None
-
-
 def _grid(per: str, values: Mapping[Facet, Any]) -> StatePart:
     """The entries of facets as rows, a column for each facet."""
-    columns = {facet: _entries(value) for facet, value in values.items()}
+    columns = {facet: entries(value) for facet, value in values.items()}
     keys = dict.fromkeys(key for column in columns.values() for key in column)
     return StatePart(
         title=f"by {per}",
@@ -183,16 +174,27 @@ def _grid(per: str, values: Mapping[Facet, Any]) -> StatePart:
     )
 
 
-def _entries(value: Any) -> dict[str, Any]:
-    if isinstance(value, list):
-        return {str(number): entry for number, entry in enumerate(value)}
-    return value if isinstance(value, dict) and not is_unreadable(value) else {}
-
-
 def _cell(value: Any) -> str:
     if is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"
     return text_of(value)
+
+
+def stand_in(path: Path) -> str:
+    """The text of a module that the harness puts in the place of a submission's part, without annotations and imports.
+
+    "" where copies of the grader for students do not have it.
+    """
+    if not path.exists():
+        return ""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in node.args.args:
+                argument.annotation = None
+    tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom)]
+    return ast.unparse(tree)
 
 
 COMMAND = "python3 -m pytest repro.py"

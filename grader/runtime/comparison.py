@@ -15,6 +15,10 @@ COUNTED = "counted"
 """Tag of a difference that a runtime only counted: a symptom of its own says what happened."""
 
 
+Shown = tuple[str, str]
+"""A call, and a facet in which it had something to do when it did something."""
+
+
 class End(StrEnum):
     """How a case ended."""
 
@@ -52,6 +56,8 @@ class Comparison:
     """The first operation that the reference accepts and the program refused, or left undone but reported as done."""
     follows: int
     """The number of operations, from the first on, that left the reference's state, byte by byte."""
+    shown: frozenset[Shown] = frozenset()
+    """What the operations after these showed (grader.judge.work)."""
     unreadable: str = ""
     """Why nothing follows from the state in which the case ended; empty for any other end."""
     unjudged: bool = False

@@ -116,5 +116,5 @@ def _cut(played: Played, length: int) -> Played:
     """The same, with a trace that ends with the operation that went wrong."""
     case, expected = played.case, played.case.expected
     trace = replace(case.trace, operations=case.trace.operations[:length])
-    shorter = Expected(expected.replies[:length], expected.records[:length], expected.allowed[:length])
+    shorter = expected.first(length)
     return replace(played, case=replace(case, trace=trace, expected=shorter), steps=played.steps[:length])

@@ -86,6 +86,39 @@ def mutants(content: bytes, language: str) -> Iterator[Mutant]:
             )
 
 
+def knock_outs(content: bytes, empty: bytes, language: str) -> Iterator[tuple[str, bytes]]:
+    """Yield for each function of a program, by its name, the program with the body that `empty` gives the function.
+
+    `empty` is a program that does nothing: what it does not have, and constructors, stay. Raises `ImportError` where
+    tree-sitter is not installed.
+    """
+    bodies = dict(_bodies(_root(empty, language)))
+    for name, body in _bodies(_root(content, language)):
+        if name in bodies and not name.endswith("__init__"):
+            text = _text(bodies[name], empty).encode()
+            yield name, content[: body.start_byte] + text + content[body.end_byte :]
+
+
+def _bodies(root: Node) -> Iterator[tuple[str, Node]]:
+    """Yield name and body of each function, in Python of the methods too: "Pool.free"."""
+    for node in _nodes(root):
+        body = node.child_by_field_name("body") if node.type == "function_definition" else None
+        if body is None:
+            continue
+        names, around = [_name_of(node)], node.parent
+        while around is not None:
+            names += [_name_of(around)] if around.type in {"class_definition", "function_definition"} else []
+            around = around.parent
+        yield ".".join(reversed(names)), body
+
+
+def _name_of(definition: Node) -> str:
+    while (inner := definition.child_by_field_name("declarator")) is not None:
+        definition = inner
+    name: bytes = (definition.child_by_field_name("name") or definition).text
+    return name.decode(errors="replace")
+
+
 def _root(content: bytes, language: str) -> Node:
     library, grammar = import_module("tree_sitter"), import_module(f"tree_sitter_{language}")
     root: Node = library.Parser(library.Language(grammar.language())).parse(content).root_node

@@ -16,7 +16,8 @@ import pytest
 from grader.assignment.samples import label_of, samples_in
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.labs import LABS
+from grader.judge.mistakes import MistakeTable
+from grader.labs import LABS, open_lab
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import ROOT
 from grader.tests.support.graded import all_graded
@@ -109,21 +110,39 @@ def test_the_rule_of_the_first_cause_lost_points(lab_name: str, samples_of: Call
     assert spared == []
 
 
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("lab_name", LABS)
+def test_the_rule_of_the_first_cause_is_that_of_its_sentence(
+    lab_name: str, samples_of: Callable[[str], list[Path]]
+) -> None:
+    """The known mistakes say which rules a sentence of the handout belongs to."""
+    chosen = open_lab(lab_name)
+    table, names = MistakeTable(chosen.mistakes), {text: name for name, text in chosen.grammar.clauses.items()}
+    others = []
+    for sample, record, named in graded(lab_name, samples_of(lab_name)):
+        clause = record.first_cause.clause if record.first_cause is not None else ""
+        rules = table.rules_of(names[clause.partition(": ")[2]]) if clause else ()
+        others += [f"{sample.name}: {named}, {clause}"] if rules and named not in rules else []
+
+    assert others == []
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
-def test_the_diagnosis_names_the_labelled_rule(samples_of: Callable[[str], list[Path]]) -> None:
-    """For at least 90 of 100 single defects."""
-    single = [one for one in graded("paged_kv", samples_of("paged_kv")) if is_single(one[0])]
-    rules = {sample: label_of(sample)["rules"][0] for sample, _, _ in single}
+@pytest.mark.parametrize("lab_name", LABS)
+def test_the_diagnosis_names_the_labelled_rule(lab_name: str, samples_of: Callable[[str], list[Path]]) -> None:
+    """Of at least 95 of 100 samples, or another one that the label allows."""
+    single = [each for each in graded(lab_name, samples_of(lab_name)) if each[0].parent.name not in _NOT_RUN]
+    rules = {sample: {*label_of(sample)["rules"], *label_of(sample).get("also", ())} for sample, _, _ in single}
     missed = [
-        f"{named:24} instead of {rules[sample]:24} {sample.name}"
+        f"{named:24} instead of {', '.join(sorted(rules[sample])):24} {sample.name}"
         for sample, _, named in single
-        if named != rules[sample]
+        if named not in rules[sample]
     ]
     table = "\n".join(missed)
     print(table)  # noqa: T201 - read with -s, or in the message
 
-    assert len(missed) <= 0.10 * len(single), f"{len(missed)} of {len(single)}:\n{table}"
+    assert len(missed) <= 0.05 * len(single), f"{len(missed)} of {len(single)}:\n{table}"
 
 
 @pytest.mark.timeout(1800)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from grader.bundles.platforms import BUNDLES
+from grader.bundles.tree import public_tree
+from grader.labs import open_lab
 from grader.tests.support.command import Said, grade_process
 from grader.tests.support.toy_house import house_with_toy
 from grader.tests.support.toy_lab import RIGHT, WRONG, edited
@@ -77,3 +79,12 @@ def _first_cause(record: dict[str, Any]) -> list[object]:
     """Return what a report begins with, but what it costs and how many cases show it."""
     keys = ("rule", "sentence", "clause", "hint", "lines", "operation")
     return [[*(cause[key] for key in keys), cause["cases"][:1]] for cause in record["causes"][:1]]
+
+
+@pytest.mark.parametrize(("name", "secret"), [("block_pool", "stand_in.py"), ("offload", "block_manager.py")])
+def test_no_copy_for_students_has_what_stands_in(name: str, secret: str) -> None:
+    """It is a solution of a part."""
+    files = [file.name for file in public_tree(open_lab(name), ())]
+
+    assert any(file.endswith(f"labs/{name}/lab.py") for file in files)
+    assert not any(file.endswith(secret) for file in files)

@@ -47,8 +47,8 @@ class Manager(Pool):
 
     def append_tokens(self, request: str, tokens: Ids) -> None:
         """request.append_token_ids(tokens)."""
-        self.because("Task 4/block_hashes")
         text, known = self.texts[request], self.requests[request]
+        self.because("Task 4/block_hashes", *(word for word, has in self._extras(text) if has))
         text.token_ids += tokens
         known.num_tokens += len(tokens)
         first_end = (len(known.block_hashes) + 1) * self.block_size

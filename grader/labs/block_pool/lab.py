@@ -7,14 +7,18 @@ so equal values have one name. `texts`, `sizes`, `caching` and `num_blocks` are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Word
-from grader.core.rubric import Facet
-from grader.labs.python_lab import call, python_lab
+from grader.core.case import Case, JsonValue, Number, Word, frozen
+from grader.core.rubric import Facet, Rule
+from grader.judge.work import asked_calls
+from grader.labs.python_lab import call, python_lab, stand_in
+from reference.operation import Argument, Operation
 
 _MOST = 99
 COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)
@@ -73,6 +77,14 @@ OPERATIONS = {
     "preempt": call(REQUEST, task="Task 5"),
     "write": call(REQUEST, POSITION, TOKEN, task="Task 6", refusals=_VALUE_ERROR),
     "clear_lists": call(task="Section 2"),
+}
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+_MAKES_A_POOL = {"pool", "mgr"}
+_STATE = ("free", "ref", "hashes", "payload", "indexed", "tables", "ncached", "computed")
+MENDING = {
+    "stand_in": call(JsonValue("source", "a text"), task=""),
+    "become": call(*(JsonValue(name, "a list") for name in _STATE), task=""),
 }
 
 SETUP = """\
@@ -259,6 +271,40 @@ def shared_payloads():
     return [[b, a] for a, b in pairs if payloads[a] is payloads[b]]
 
 
+def stand_in(source):
+    """Put a right queue into the place that the handout names, so that the pool is judged alone."""
+    for block in all_blocks:
+        block.prev_free = block.next_free = None
+    names = {"Any": object}
+    exec(source, names)
+    pool.free_block_queue = names["FreeKVCacheBlockQueue"](all_blocks[1:])
+
+
+def become(free, ref, hashes, payload, indexed, tables, ncached, computed):
+    """Put a state into the attributes that the handout names, so that the calls that follow are judged alone."""
+    queue = the_queue()
+    for block in all_blocks:
+        block.prev_free = block.next_free = None
+    linked = [queue.fake_free_list_head, *(all_blocks[number] for number in free), queue.fake_free_list_tail]
+    for left, right in zip(linked, linked[1:]):
+        left.next_free, right.prev_free = right, left
+    queue.num_free_blocks = len(free)
+    for block, count, word, values in zip(pool_blocks(), ref, hashes, payload):
+        block.ref_cnt, block.block_hash = count or 0, None if word is None else hash_of(word)
+        block.payload[:] = values
+    if pool is not None:
+        pool.cached_block_hash_to_block.clear()
+        for word, numbers in indexed:
+            pool.cached_block_hash_to_block[hash_of(word)] = {number: all_blocks[number] for number in numbers}
+    if manager is not None:
+        manager.req_to_blocks = {name: [all_blocks[number] for number in table] for name, table in tables}
+        manager.num_cached_block = dict(ncached)
+        for name in requests.keys() - dict(computed):
+            forget(requests[name])
+        for name, tokens in computed:
+            requests[name].num_computed_tokens = tokens
+
+
 def of_manager(name):
     return getattr(manager, name).items() if manager is not None else ()
 
@@ -327,6 +373,8 @@ CALLS = {
     "preempt": "result = manager.free(request)\nrequest.num_computed_tokens = 0",
     "write": "result = manager.write(request, position, token)\nresult",
     "clear_lists": "clear_lists(result)",
+    "stand_in": "stand_in(source)",
+    "become": "become(free, ref, hashes, payload, indexed, tables, ncached, computed)",
 }
 TAKES = {"blocks": "[all_blocks[{}]]", "block": "all_blocks[{}]", "request": "requests[{}]"}
 GIVES = {
@@ -398,7 +446,34 @@ def lab() -> Lab:
         "reference.block_pool:Manager",
         invariants=broken,
         smalls="grader.labs.block_pool.small:SMALL",
+        mend=mend,
+        stand_ins=[STAND_IN],
     )
+
+
+def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
+    """A new pool gets a right queue; behind each call that goes wrong the state becomes the reference's.
+
+    Not in cases that are about the call, or about queues.
+    """
+    about, source = asked_calls(case, rule), stand_in(STAND_IN)
+    if not about or not source or not wrong.isdisjoint(about & _MAKES_A_POOL):
+        return {}
+    pokes: dict[int, Operation] = {}
+    for number, operation in enumerate(case.trace.operations):
+        if operation.name in _MAKES_A_POOL:
+            pokes[number] = Operation(name="stand_in", arguments=(source,))
+        elif operation.name in wrong - about:
+            state = json.loads(case.expected.records[number])["state"]
+            pokes[number] = Operation(name="become", arguments=_arguments(state))
+    return pokes
+
+
+def _arguments(state: dict[str, Any]) -> tuple[Argument, ...]:
+    lists = [state[name] for name in ("free", "ref", "hash", "payload")]
+    pairs = [state[name].items() for name in ("index", "tables", "ncached")]
+    computed = [(name, tokens) for name, (_, tokens, _) in state["requests"].items()]
+    return tuple(frozen(list(value)) for value in (*lists, *pairs, computed))
 
 
 def broken(state: dict[str, Any]) -> Iterator[str]:

@@ -246,15 +246,16 @@ def _loads(replay: Replay, log: Log) -> Iterator[tuple[StreamWork, tuple[int, in
 
 
 def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:
-    """Which layer was loaded into which buffer, in order, and how many rows of its keys and values.
+    """Which layer was loaded into which buffer, in order, again if it was, and how many rows of its keys and values.
 
     `wanted` are the CPU rows of each layer that must be loaded, each once; what else was loaded is said in words.
     """
-    loads: list[list[int]] = []
+    loads: dict[str, list[list[int]]] = {}
     rows: dict[str, list[int]] = {}
     for _, (layer, buffer, kind, places) in _loads(replay, log):
-        if [layer, buffer] not in loads:
-            loads.append([layer, buffer])
+        of_kind = loads.setdefault(kind, [])
+        if of_kind[-1:] != [[layer, buffer]]:
+            of_kind.append([layer, buffer])
         rows.setdefault(f"{layer} {kind}", []).extend(places)
     shown: dict[str, Any] = {}
     for key, loaded in rows.items():
@@ -264,4 +265,4 @@ def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[li
         else:
             missing = len(set(right) - set(loaded))
             shown[key] = f"{len(loaded)} rows" + (f", and {missing} of the right ones not" if missing else "")
-    return loads, shown
+    return max(loads.values(), key=len, default=[]), shown

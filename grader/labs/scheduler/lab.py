@@ -273,7 +273,7 @@ FACETS = (
     Facet("computed", per="request", path="state.req.*.1", title="num_computed_tokens"),
     Facet("preemptions", per="request", path="state.req.*.2", title="num_preemptions"),
     Facet("outputs", per="request", path="state.req.*.3"),
-    Facet("calls", title="calls on the manager"),
+    Facet("calls", title="calls on the manager", of_call=True),
     Facet("pool", per="request", path="state.tables", title="blocks"),
     Facet("pool", path="state.free", title="free blocks"),
     Facet("intact", title="arguments and results are as they were"),

@@ -13,13 +13,15 @@ from grader.core.model import play
 from grader.tests.support.toy_lab import lab
 from reference.operation import Trace
 
-_HEAD = 'title = "t"\nhandout = "Part 1/order"\nvisibility = "public"\nrule = "taking"\n'
+_HEAD = 'title = "t"\nhandout = "Part 1/order"\nvisibility = "public"\n'
+_RULE, _NO_RULE = 'rule = "taking"\n', "# random traces have no rule\n"
 
 
 def loaded(folder: Path, text: str) -> Case:
     """The case with this text below its header."""
     path = folder / "case.toml"
-    path.write_text(_HEAD + text, encoding="utf-8")
+    is_random = "seeds" in text or "length" in text
+    path.write_text(_HEAD + (_NO_RULE if is_random else _RULE) + text, encoding="utf-8")
     return load(path, lab().grammar, seed=1)
 
 
@@ -72,6 +74,7 @@ def test_random_traces_repeat(tmp_path: Path) -> None:
         ('seeds = "5..1"\nlength = 7\n', '5: seeds cannot be read: write seeds = "1..1000", at most 5000 of them'),
         ('seeds = "1..9999"\nlength = 7\n', "5: seeds cannot be read"),
         ("seeds = 3\nlength = 7\n", "5: seeds cannot be read"),
+        ('rule = "taking"\nseeds = "1..3"\nlength = 7\n', "5: random traces have no rule"),
         ('seeds = "1..3"\n', "length is missing: it must be a whole number from 1 to 500"),
         ("length = 3\n", "seeds is missing: write seeds = "),
         ('seeds = "1..3"\nlength = 0\n', "6: length must be a whole number from 1 to 500, not 0"),

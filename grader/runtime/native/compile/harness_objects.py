@@ -271,7 +271,7 @@ def trial(project: CProject) -> tuple[Case, Driver]:
         visibility=Visibility.PUBLIC,
         weight=0,
         trace=Trace(operations=operations),
-        expected=Expected((), (), ()),
+        expected=Expected.of(()),
     )
     signatures = dict.fromkeys(project.functions, Signature(arguments=()))
     return case, Driver(operations=signatures, settings=lambda _: (), places=lambda *_: {}, model=_no_model)

@@ -51,6 +51,10 @@ class Counter:
         """There is no memory."""
         return ()
 
+    def worked(self) -> frozenset[str]:
+        """Nobody asks."""
+        return frozenset()
+
     def restore(self, record: bytes) -> None:
         """Take over a total. Raises `CannotGoOn` when the record is none."""
         try:

@@ -1,0 +1,117 @@
+"""Points are earned by showing: what the calls of a program did, and what a case asks to have been shown.
+
+Every operation is judged from the state that the program itself is in, so a program that never admits a request
+rightly schedules none. It would pass many cases and has shown nothing. So a hand-written case passes for its rule only
+where the program did somewhere what the case is about:
+
+- Each pair of a call and a facet that the rule counts, and in which the reference does something in this case, must be
+  shown in some hand-written case of the run: there the call had something to do in that facet, judged from the
+  program's own state, and did something. Whether that was right, the facets judge.
+- Where there is no such pair, each call that the rule is judged at, and that does something in the reference's run,
+  must in this very case have done something where there was something to do.
+
+Random traces show nothing, because another seed would move points. A run that follows the reference byte by byte shows
+all that its case asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from grader.core.case import Case
+from grader.core.plain import ABSENT, at, entries, without
+from grader.core.rubric import Facet, Rule
+from grader.runtime.comparison import Comparison, Shown
+
+
+def work(facets: Sequence[Facet], call: str, reply: object, states: tuple[object, object]) -> frozenset[str]:
+    """Return the facets in which a call did something: its reply says something, or the state changed.
+
+    `reply` is None for a call that was refused, `states` are those before and after the call.
+    """
+    return frozenset(chain(_in_state(facets, *states), _in_reply(facets, call, reply)))
+
+
+def _in_state(facets: Sequence[Facet], before: object, after: object) -> Iterator[str]:
+    for facet in facets:
+        first, *path = facet.steps
+        if first == "state" and not facet.sentences:
+            old, new = at(before, path), at(after, path)
+            changes = facet.of_call or old != new
+            if changes and (is_something(new) or (is_something(old) and not facet.of_call)):
+                yield facet.name
+
+
+def _in_reply(facets: Sequence[Facet], call: str, reply: object) -> Iterator[str]:
+    own = [facet for facet in facets if facet.steps[0] == "reply" and (not facet.calls or call in facet.calls)]
+    parts = [facet for facet in own if len(facet.steps) > 1 and at(reply, facet.steps[1:]) is not ABSENT]
+    yield from (facet.name for facet in parts if is_something(at(reply, facet.steps[1:])))
+    wholes = [facet for facet in own if len(facet.steps) == 1]
+    others = entries(without(reply, {facet.steps[1] for facet in parts})).values() if parts else (reply,)
+    if wholes and any(map(is_something, others)):
+        yield max(wholes, key=lambda facet: len(facet.calls) > 0).name
+
+
+def is_something(value: object) -> bool:
+    """Whether a value says something: it is no bare true, false, null, zero or empty text, and no empty structure.
+
+    In a list of lists only those count: [[],[],0] is empty, [0] is a list with a block.
+    """
+    if isinstance(value, list):
+        inner = [item for item in value if isinstance(item, list | dict)]
+        return any(map(is_something, inner)) if inner else len(value) > 0
+    if isinstance(value, dict):
+        return any(map(is_something, value.values())) if value else False
+    return value is not ABSENT and not isinstance(value, bool) and bool(value)
+
+
+def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
+    """Return the pairs of call and facet that a run shows in its hand-written cases."""
+    return frozenset(chain.from_iterable(map(_shown, filter(_is_written, comparisons))))
+
+
+def asked_calls(case: Case, rule: Rule) -> frozenset[str]:
+    """Return the calls that a case is about: those that do in it what its rule counts, else those that do anything."""
+    pairs = set(_asked(case))
+    counted = frozenset(call for call, facet in pairs if rule.counts(facet, call))
+    return counted or frozenset(call for call, _ in pairs if rule.is_judged_at(call))
+
+
+def never_shown(comparison: Comparison, rule: Rule, everywhere: frozenset[Shown]) -> tuple[Shown, ...]:
+    """Return what the case asks for and the run does not show, each as call and facet; the facet "" is any.
+
+    `everywhere` is what the run shows in any case.
+    """
+    case = comparison.case
+    if not _is_written(comparison) or comparison.follows == len(case.trace.operations):
+        return ()
+    pairs = sorted({(call, facet) for call, facet in _asked(case) if rule.counts(facet, call)})
+    if pairs:
+        return tuple(pair for pair in pairs if pair not in everywhere)
+    here = {call for call, _ in _shown(comparison)}
+    return tuple((call, "") for call in sorted(asked_calls(case, rule) - here))
+
+
+def sentence_of(pairs: Sequence[Shown]) -> str:
+    """Say what a case asks for and a program never did."""
+    places: dict[str, list[str]] = {}
+    for call, facet in pairs:
+        places.setdefault(call, []).extend([facet] if facet else [])
+    parts = [f"{call} ({', '.join(names)})" if names else call for call, names in places.items()]
+    return f"It is about what your program never did, in any case: {'; '.join(parts)}"
+
+
+def _is_written(comparison: Comparison) -> bool:
+    return comparison.case.seed is None and comparison.case.generated is None
+
+
+def _asked(case: Case, first: int | None = None) -> Iterator[Shown]:
+    """Yield what the reference does in the case, or in its `first` operations."""
+    for operation, facets in zip(case.trace.operations[:first], case.expected.worked, strict=False):
+        yield from ((operation.name, facet) for facet in facets)
+
+
+def _shown(comparison: Comparison) -> Iterator[Shown]:
+    yield from _asked(comparison.case, comparison.follows)
+    yield from comparison.shown
