@@ -3,7 +3,8 @@
 A call that crashes, hangs or refuses stops every case in which it is only a step on the way, and a single defect in it
 would cost nearly all points. So where the harness can build the reference's state itself (`Lab.built`), such a case is
 played again without the call: what stands between two of its calls is a part of its own, which begins in the state
-that the reference has there. The case passes when each part is right, whatever its rule.
+that the reference has there. The case passes when each part is right, whatever its rule. Where another call goes wrong
+in a part, that is left out too, a few times.
 
 The program gets a state from which it goes on, never one that is expected of a call that is still to be judged. It can
 only gain: a case that fails again costs what it cost before.
@@ -18,7 +19,7 @@ which cases that is fair: for none whose rule would judge the harness's work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from grader.assignment.lab import Lab, Mend
@@ -34,7 +35,7 @@ from reference.operation import Operation, Trace
 _MOST_OPERATIONS = 20_000
 """The most operations of all parts together."""
 _MOST_ROUNDS = 3
-"""How often a case is played again whose state is mended."""
+"""How often a case is played again: behind one call that is left out another may show that it goes wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +58,33 @@ def pass_when_resumed(
         return _pass_when_mended(comparisons, lab, lab.mend, play_cases)
     if lab.built is None:
         return frozenset()
-    parts: list[_Part] = []
-    for number, comparison in enumerate(comparisons):
-        rule = lab.rubric.rule(comparison.case.rule)
-        if _is_stopped(comparison) and not rule.needs_whole_case:
-            parts += (_Part(number, case) for case in _parts(comparison, lab))
-        if sum(len(part.case.trace.operations) for part in parts) > _MOST_OPERATIONS:
-            break
-    if not parts:
-        return frozenset()
-    played = play_cases([part.case for part in parts])
-    wrong = {part.number for part, each in zip(parts, played, strict=True) if not _is_right(compare(each, lab.model))}
-    return frozenset(part.number for part in parts) - wrong
+    left = {
+        number: {_first_wrong(comparison)}
+        for number, comparison in enumerate(comparisons)
+        if _is_stopped(comparison) and not lab.rubric.rule(comparison.case.rule).needs_whole_case
+    }
+    passing: set[int] = set()
+    for _ in range(_MOST_ROUNDS):
+        parts: list[_Part] = []
+        for number, names in left.items():
+            parts += (_Part(number, case) for case in _parts(comparisons[number].case, names, lab))
+            if sum(len(part.case.trace.operations) for part in parts) > _MOST_OPERATIONS:
+                break
+        played = play_cases([part.case for part in parts]) if parts else ()
+        compared = [compare(each, lab.model) for each in played]
+        wrong: dict[int, set[str]] = {part.number: set() for part in parts}
+        for part, comparison in zip(parts, compared, strict=True):
+            wrong[part.number] |= set() if _is_right(comparison) else {_first_wrong(comparison)}
+        passing |= {number for number, names in wrong.items() if not names}
+        left = {number: left[number] | names for number, names in wrong.items() if names - left[number]}
+    return frozenset(passing)
+
+
+def _first_wrong(comparison: Comparison) -> str:
+    """The name of the first operation that went wrong."""
+    operations = comparison.case.trace.operations
+    first = min([comparison.ended_at, *(deviation.operation for deviation in comparison.deviations)])
+    return operations[min(first, len(operations) - 1)].name
 
 
 @dataclass(slots=True)
@@ -112,16 +128,15 @@ class _Mended:
 def _pass_when_mended(
     comparisons: Sequence[Comparison], lab: Lab, mend: Mend, play_cases: Callable[[Sequence[Case]], Sequence[Played]]
 ) -> frozenset[int]:
-    """Play the stopped cases again, a few times: what is mended behind one call may show that another goes wrong."""
+    """Return the numbers of the stopped cases that pass when what goes wrong in them is mended."""
     left: list[_Mended] = []
     for number, comparison in enumerate(comparisons):
         case = comparison.case
         is_written = case.generated is None and case.seed is None
         if not is_written or not _is_stopped(comparison) or _hangs(comparison.played):
             continue
-        wrong = [deviation.operation for deviation in comparison.deviations]
-        first = case.trace.operations[min([comparison.ended_at, len(case.trace.operations) - 1, *wrong])]
-        left.append(_Mended(number=number, case=case, rule=lab.rubric.rule(case.rule), wrong={first.name}))
+        first = _first_wrong(comparison)
+        left.append(_Mended(number=number, case=case, rule=lab.rubric.rule(case.rule), wrong={first}))
     passing: set[int] = set()
     for _ in range(_MOST_ROUNDS):
         left = [mended for mended in left if mended.by_more_than_before(mend)]
@@ -156,26 +171,26 @@ def _is_right(comparison: Comparison) -> bool:
     return first == len(comparison.case.trace.operations) or comparison.is_cleanup(first)
 
 
-def _parts(comparison: Comparison, lab: Lab) -> Iterator[Case]:
-    """Yield the parts of a case between the calls of the name that went wrong first; none if it is about that call."""
-    case = comparison.case
+def _parts(case: Case, names: Collection[str], lab: Lab) -> Iterator[Case]:
+    """Yield the parts of a case between the calls of these names; none if it is about one of them."""
     operations = case.trace.operations
-    first = min([comparison.ended_at, *(deviation.operation for deviation in comparison.deviations)])
-    name, about = operations[min(first, len(operations) - 1)].name, case.name.partition("/")[0]
+    about = case.name.partition("/")[0]
     calls = {operation.name for operation in operations if about in operation.name}
-    if not calls or name in calls or any(lab.grammar.operations[call].closes for call in calls):
+    if not calls or calls & {*names} or any(lab.grammar.operations[call].closes for call in calls):
+        return
+    if len(names) > 1 and all(lab.grammar.operations[call].opens for call in calls):  # little else would be left
         return
     model = lab.model(case.trace)
     before: list[Operation] = []
     part: list[Operation] = []
     for operation in operations:
-        if operation.name == name:
+        if operation.name in names:
             yield from _part(case, lab, before, part)
             part = []
         else:
             part.append(operation)
         model.apply(operation)
-        if operation.name == name:
+        if operation.name in names:
             before = list(lab.built(model)) if lab.built is not None else []
     yield from _part(case, lab, before, part)
 

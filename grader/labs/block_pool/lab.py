@@ -356,9 +356,10 @@ CALLS = {
     "reset_prefix_cache": "pool.reset_prefix_cache()",
     "fork_block": "result = pool.fork_block(block)\nresult",
     "set_payload": "block.payload[:] = values",
-    "mgr": "manager = KVCacheManager(count, size, caching, max_len)\npool, block_size = manager.block_pool, size\n"
+    "mgr": "manager = KVCacheManager(count, size, caching, max_len)\n"
+    "pool, block_size = getattr(manager, 'block_pool', None), size\n"
     "settings = [size, max_len, caching]\n"
-    "all_blocks = begin(pool.blocks, pool.free_block_queue)",
+    "all_blocks = begin(getattr(pool, 'blocks', ()), getattr(pool, 'free_block_queue', None))",
     "new": "requests[name] = new_request(name, tokens)",
     "new_with": "requests[name] = new_request(name, tokens, lora, salt, features, skip)",
     "append_tokens": "append_tokens(request, tokens)",
