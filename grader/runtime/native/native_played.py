@@ -9,7 +9,7 @@ import os
 import signal
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -159,7 +159,7 @@ _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
 
 
-_OTHER_CRASHES = {
+_OTHER_CRASHES: Mapping[int, str] = {
     signal.SIGABRT: "crash-abort",
     signal.SIGFPE: "crash-division",
     signal.SIGILL: "crash-trap",
