@@ -28,8 +28,11 @@ MOST_VALUE = 1_000
 
 _MOST_CSV_BYTES = 4 << 20
 
-_KEYS = ("folder", "github_username")
+_USER = "github_username"
+_KEYS = ("folder", _USER)
 """The column that identifies the row: a submission's name, or a user name with which it ends (`hw3-jane`)."""
+_SAYS_WHO = {"identifier": "sid"}
+"""What GitHub Classroom calls the number, name or address by which a course knows a student."""
 _COLUMNS = tuple(field.name for field in fields(Student))
 _HEADING = "write a first line such as folder,name,sid,email,section"
 
@@ -63,7 +66,7 @@ class Roster:
         """Return the roster's name for each, or None; the longest, where one user's name is the end of another's."""
         exact = {_visible(name) for name, _ in self.rows}
         endings: dict[str, str] = {}
-        for name in map(_visible, (name for name, _ in self.rows if self.by_ending)):
+        for name in map(_visible, (name for name, _ in self.rows if self.by_ending and name)):
             endings.setdefault(name.lower(), name)
         names: dict[str, str | None] = {}
         for submission in submissions:
@@ -99,7 +102,7 @@ def from_json(text: str) -> Roster | None:
 
 
 def load(path: Path) -> Roster:
-    """Read a CSV file with a header line. Raises `ClassFileError` with all mistakes."""
+    """Read a CSV file with a header line, such as GitHub Classroom's own. Raises `ClassFileError` with all mistakes."""
     text = read_text(path, _MOST_CSV_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
@@ -109,6 +112,7 @@ def load(path: Path) -> Roster:
     try:
         columns = [name.strip().lower() for name in next(reader, [])]
         key = next((name for name in _KEYS if name in columns), None)
+        columns = [_SAYS_WHO.get(name, name) if "sid" not in columns else name for name in columns]
         if key is None or "name" not in columns:
             raise ClassFileError([FileProblem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
         twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
@@ -134,8 +138,11 @@ def _rows(
         values = {name: row[place].strip() for name, place in places.items() if place < len(row)}
         if not any(map(str.strip, row)):
             continue
+        if key == _USER:  # there names may be empty, and students who have not accepted the assignment have no user
+            values["name"] = values.get("name") or values.get("sid", "") or values.get(key, "")
         student = Student(**{name: values.get(name, "") for name in _COLUMNS})
-        wrong = [f"{column} is empty" for column in (key, "name") if not values.get(column)]
+        demanded = ("name",) if key == _USER else (key, "name")
+        wrong = [f"{column} is empty" for column in demanded if not values.get(column)]
         wrong += [
             f"{column} has more than {MOST_VALUE} characters; is a quote not closed?"
             for column, value in values.items()

@@ -9,7 +9,7 @@ import os
 import signal
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -157,6 +157,15 @@ _USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports that address: the bits
 _FIRST_PAGE = 4096
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
+
+
+_OTHER_CRASHES: Mapping[int, str] = {
+    signal.SIGABRT: "crash-abort",
+    signal.SIGFPE: "crash-division",
+    signal.SIGILL: "crash-trap",
+    signal.SIGTRAP: "crash-trap",
+}
+"""Crashes that no pointer is the reason of, by the words of known mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,11 +333,12 @@ class NativePlayed(Played):
         if self.left is not None:
             return self._ending("left", f"{call} {self._left_words}", "left-jump" if self.left.signal == _JUMP else "")
         if self.fault is not None:
-            wild = "crash-wild" if self.fault.is_wild else ""
+            wild = "crash-wild" if self.fault.is_wild else _OTHER_CRASHES.get(self.fault.signal, "")
             detail = "crash-recursion" if self.fault.calls_itself else wild
             return self._ending("crash", f"{call} crashes ({self.fault.words})", detail)
-        if self.status & 0x7F:
-            return self._ending("crash", f"{call} crashes ({_signal_name(self.status & 0x7F)})")
+        if by_signal := self.status & 0x7F:
+            detail = _OTHER_CRASHES.get(by_signal, "")
+            return self._ending("crash", f"{call} crashes ({_signal_name(by_signal)})", detail)
         return self._ending("stopped", f"the program ended inside {call} without reporting why")
 
     def _ending(

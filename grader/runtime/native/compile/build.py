@@ -188,7 +188,7 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
     return _finding(
         "compiler",
         f"{error.message}{option}",
-        field=diagnostics.meaning(error),
+        field=diagnostics.meaning(error, project.header.name),
         source=(place,) if error.line else (),
     )
 

@@ -63,6 +63,28 @@ _MEANINGS = {
 }
 
 
+_BY_MESSAGE = (
+    (re.compile("multi-line comment"), "The line ends in a backslash, so the comment goes on in the next line."),
+    (re.compile("empty translation unit"), "There is no code in the file; was it saved, and is it the right one?"),
+)
+"""What messages mean whose option is that of others too, or none."""
+_UNKNOWN = re.compile(
+    r"(?:unknown type name|implicit declaration of function) ['\u2018](?P<used>\w+)"
+    r"|['\u2018](?P<undeclared>\w+)['\u2019] undeclared"
+)
+_DECLARED = {
+    **dict.fromkeys(("bool", "true", "false"), "stdbool.h"),
+    **dict.fromkeys(("size_t", "NULL", "offsetof", "ptrdiff_t"), "stddef.h"),
+    **dict.fromkeys(("uintptr_t", "intptr_t", "uint8_t", "int32_t", "uint32_t", "int64_t", "uint64_t"), "stdint.h"),
+    **dict.fromkeys(("malloc", "calloc", "realloc", "free", "abort", "exit", "abs"), "stdlib.h"),
+    **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "strlen", "strcmp"), "string.h"),
+    **dict.fromkeys(("printf", "fprintf", "puts", "FILE", "stderr", "stdout"), "stdio.h"),
+    **dict.fromkeys(("assert",), "assert.h"),
+    **dict.fromkeys(("INT_MAX", "INT_MIN"), "limits.h"),
+}
+"""Where names of the standard library are declared."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One message of gcc.
@@ -93,8 +115,17 @@ def diagnostics_options(gcc_major: int) -> tuple[str, str]:
     return f"-fdiagnostics-format={form}", f"-fmax-errors={_MOST_ERRORS}"
 
 
-def meaning(diagnostic: Diagnostic) -> str:
-    """Return one sentence on what the message means in this homework."""
+def meaning(diagnostic: Diagnostic, header: str = "") -> str:
+    """Return one sentence on what the message means in this homework, whose header has this name."""
+    for pattern, sentence in _BY_MESSAGE:
+        if pattern.search(diagnostic.message):
+            return sentence
+    if header and diagnostic.message.startswith(f"{header}: "):
+        return f'Write #include "{header}" with quotes: between < and > gcc looks in its own folders only.'
+    unknown = _UNKNOWN.search(diagnostic.message)
+    name = (unknown["used"] or unknown["undeclared"]) if unknown is not None else ""
+    if name in _DECLARED:
+        return f"{name} is declared in <{_DECLARED[name]}>; include it."
     option = re.sub("^-W(?!error=)", "-Werror=", diagnostic.option)  # some are errors without -Werror from gcc 14 on
     if option in _MEANINGS:
         return _MEANINGS[option]

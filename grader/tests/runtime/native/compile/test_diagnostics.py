@@ -99,6 +99,26 @@ def test_a_sarif_message_without_a_place() -> None:
     assert (found[0].line, found[0].column) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "option", "sentence"),
+    [
+        ("error", "multi-line comment", "-Werror=comment", "The line ends in a backslash"),
+        ("error", "'/*' within comment", "-Werror=comment", "A comment starts inside a comment"),
+        ("error", "ISO C forbids an empty translation unit", "-Werror=pedantic", "There is no code in the file"),
+        ("fatal error", "hw.h: No such file or directory", "", 'Write #include "hw.h" with quotes'),
+        ("fatal error", "mine.h: No such file or directory", "", "Only this file and the official header"),
+        ("error", "unknown type name 'bool'", "", "bool is declared in <stdbool.h>"),
+        ("error", "'NULL' undeclared (first use in this function)", "", "NULL is declared in <stddef.h>"),
+        ("error", "'seq' undeclared (first use in this function)", "", "This is not valid C"),
+    ],
+)
+def test_a_message_is_explained_by_what_it_says(kind: str, message: str, option: str, sentence: str) -> None:
+    """Where its option is that of other messages too, or where it has none."""
+    diagnostic = Diagnostic(kind=kind, message=message, option=option, file=FILE, line=1, column=1)
+
+    assert meaning(diagnostic, "hw.h").startswith(sentence)
+
+
 def test_each_message_has_a_sentence_on_what_it_means() -> None:
     """An option that we know, one that we do not, a missing header, plain bad C."""
     sentences = [meaning(one) for one in DIAGNOSTICS]
