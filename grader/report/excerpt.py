@@ -10,6 +10,8 @@ from grader.core.verdict import SourceLine
 
 _AROUND = 2
 """The number of lines shown before and after the line."""
+_HARD_SPACES = {ord(space): ascii(space)[1:-1] for space in "\u00a0\u2007\u202f"}
+"""Characters that look like a space and are none for a compiler, such as \\xa0, which web pages and keyboards make."""
 _WIDEST = 120
 """The number of characters shown of a line: the colouring is slow for long lines that are not C."""
 
@@ -65,7 +67,7 @@ def _column(place: SourceLine, text: str, *, number: int) -> int:
 
 
 def _drawn(text: str) -> str:
-    return text.replace("\r", " ").replace("\n", " ").expandtabs(4)[:_WIDEST]
+    return text.replace("\r", " ").replace("\n", " ").expandtabs(4).translate(_HARD_SPACES)[:_WIDEST]
 
 
 Piece = tuple[str, str]

@@ -12,9 +12,10 @@ from grader import pipeline
 from grader.assignment import case_files
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Protection, Record
-from grader.core.verdict import Visibility
+from grader.core.verdict import SourceLine, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
+from grader.report.excerpt import excerpt
 from grader.report.phrases import all_pass
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
@@ -170,3 +171,16 @@ def test_a_rule_that_no_chosen_case_looks_at_has_no_full_marks() -> None:
 
     assert all_pass(record).endswith(", and all 18 rules have full marks.")
     assert all_pass(chosen).endswith("; they look at 17 of 18 rules, and those have full marks.")
+
+
+def test_a_space_that_is_none_is_shown() -> None:
+    """gcc calls it a stray character, and an editor shows a space; the column is that of the shown line."""
+    record = graded("accepted/few_large_functions")
+    source = ("int x;", "return\u00a0x;")
+    shown = excerpt(
+        replace(record, submission=replace(record.submission, source=source)),
+        SourceLine(file=record.submission.source_file, line=2, column=8),
+    )
+
+    assert shown is not None
+    assert (shown.marked.text, shown.marked.column) == (r"return\xa0x;", 11)
