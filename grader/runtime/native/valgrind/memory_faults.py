@@ -100,7 +100,7 @@ class Checked:
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read memory which the operation may only read; for a few cases with a difference."""
     foreign: bool = False
-    """Whether it does not know an instruction of the program, so that nobody can say anything of the unchecked cases."""
+    """Whether it does not know an instruction of the program: nobody can say anything of the unchecked cases."""
     cut: bool = False  # whether its report stops in the middle although the program came to its end
     unexplained: bool = False  # or in the middle of a case, and neither the grader nor the harness ended it
     unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
