@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from grader.assignment.lab import Charts, Lab, Mend
+from grader.assignment.lab import Charts, Lab
 from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
 from grader.core.picture import PanelShape, StatePart
@@ -51,28 +51,24 @@ def python_lab(
     charts: Charts | None = None,
     derive: str = "",
     smalls: str = "",
-    mend: Mend | None = None,
-    stand_ins: Sequence[Path] = (),
+    **others: Any,
 ) -> Lab:
     """Return the lab whose table is in a module: `table` is its `globals()`.
 
     The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
-    them TAKES, GIVES and DEFINES (see `CallTable`), and MENDING, the operations that `mend` uses (`Lab.mend`); students
-    must not have the files `stand_ins`. `oracle` is "module:factory", `cases` the folder of cases (default:
-    `cases/NAME`), `given` maps the names of modules that submissions may import to their files, `charts` draws a whole
-    run. `derive` is "module:function" of a `Derive`, which makes the states of FACETS of what READS reads; it is
-    imported when it is needed. `smalls` is "module:name" of what says the lab's small engines
-    (`grader.labs.small_plain.SmallLines`). Students begin with the file `starter.py` beside the module.
+    them TAKES, GIVES and DEFINES (see `CallTable`), and MENDING, the operations that `mend` uses. `oracle` is
+    "module:factory", `cases` the folder of cases (default: `cases/NAME`), `given` maps the names of modules that
+    submissions may import to their files, `charts` draws a whole run. `derive` is "module:function" of a `Derive`,
+    `smalls` "module:name" of a `grader.labs.small_plain.SmallLines`; `others` are those of `load_lab`, such as `mend`.
 
     Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
     operations: dict[str, Signature] = table["OPERATIONS"]
-    all_operations = operations | table.get("MENDING", {})
     facets: tuple[Facet, ...] = table["FACETS"]
     calls = CallTable(
         setup=table["SETUP"],
         calls=table["CALLS"],
-        parameters={key: tuple(argument.name for argument in call.arguments) for key, call in all_operations.items()},
+        parameters={key: tuple(argument.name for argument in call.arguments) for key, call in _all(table).items()},
         takes=table.get("TAKES", {}),
         gives=table.get("GIVES", {}),
         reads=table["READS"],
@@ -81,9 +77,8 @@ def python_lab(
         every=1 if derive else EVERY,
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
-    _check(calls, all_operations, is_derived=bool(derive))
+    _check(calls, _all(table), is_derived=bool(derive))
     module = Path(table["__file__"])
-    files = {calls.module: module.with_name("starter.py"), **given}
     return load_lab(
         name=name,
         title=title,
@@ -97,14 +92,18 @@ def python_lab(
         picture=partial(picture, facets),
         charts=charts,
         smalls=partial(small_engines, smalls, operations, oracle) if smalls else tuple,
-        mend=mend,
-        stand_ins=stand_ins,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
         derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
-        starter={f"{key}.py": path for key, path in files.items()},
+        starter={f"{calls.module}.py": module.with_name("starter.py"), **{f"{key}.py": given[key] for key in given}},
         code=(module,),
+        **others,
     )
+
+
+def _all(table: Mapping[str, Any]) -> dict[str, Signature]:
+    """The operations of case files, and those by which a case is mended."""
+    return {**table["OPERATIONS"], **table.get("MENDING", {})}
 
 
 def _derived(derive: str, operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:

@@ -7,18 +7,15 @@ so equal values have one name. `texts`, `sizes`, `caching` and `num_blocks` are 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import Case, JsonValue, Number, Word, frozen
-from grader.core.rubric import Facet, Rule
-from grader.judge.work import asked_calls
-from grader.labs.python_lab import call, python_lab, stand_in
-from reference.operation import Argument, Operation
+from grader.core.case import JsonValue, Number, Word
+from grader.core.rubric import Facet
+from grader.labs.block_pool.mend import STAND_IN, mend
+from grader.labs.python_lab import call, python_lab
 
 _MOST = 99
 COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)
@@ -79,13 +76,9 @@ OPERATIONS = {
     "clear_lists": call(task="Section 2"),
 }
 
-STAND_IN = Path(__file__).with_name("stand_in.py")
-_MAKES_A_POOL = {"pool", "mgr"}
-_STATE = ("free", "ref", "hashes", "payload", "indexed", "tables", "ncached", "computed")
-MENDING = {
-    "stand_in": call(JsonValue("source", "a text"), task=""),
-    "become": call(*(JsonValue(name, "a list") for name in _STATE), task=""),
-}
+_STATE = "free ref hashes payload indexed tables ncached computed"
+MENDING = {"stand_in": call(JsonValue("source", "a text"), task="")}
+MENDING |= {"become": call(*(JsonValue(name, "a list") for name in _STATE.split()), task="")}
 
 SETUP = """\
 from block_pool import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager, Request
@@ -289,18 +282,16 @@ def become(free, ref, hashes, payload, indexed, tables, ncached, computed):
     for left, right in zip(linked, linked[1:]):
         left.next_free, right.prev_free = right, left
     queue.num_free_blocks = len(free)
-    for block, count, word, values in zip(pool_blocks(), ref, hashes, payload):
+    for block, count, word, block.payload[:] in zip(pool_blocks(), ref, hashes, payload):
         block.ref_cnt, block.block_hash = count or 0, None if word is None else hash_of(word)
-        block.payload[:] = values
     if pool is not None:
         pool.cached_block_hash_to_block.clear()
         for word, numbers in indexed:
             pool.cached_block_hash_to_block[hash_of(word)] = {number: all_blocks[number] for number in numbers}
     if manager is not None:
-        manager.req_to_blocks = {name: [all_blocks[number] for number in table] for name, table in tables}
         manager.num_cached_block = dict(ncached)
-        for name in requests.keys() - dict(computed):
-            forget(requests[name])
+        manager.req_to_blocks = {name: [all_blocks[number] for number in table] for name, table in tables}
+        [forget(requests[name]) for name in requests.keys() - dict(computed)]
         for name, tokens in computed:
             requests[name].num_computed_tokens = tokens
 
@@ -450,31 +441,6 @@ def lab() -> Lab:
         mend=mend,
         stand_ins=[STAND_IN],
     )
-
-
-def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
-    """A new pool gets a right queue; behind each call that goes wrong the state becomes the reference's.
-
-    Not in cases that are about the call, or about queues.
-    """
-    about, source = asked_calls(case, rule), stand_in(STAND_IN)
-    if not about or not source or not wrong.isdisjoint(about & _MAKES_A_POOL):
-        return {}
-    pokes: dict[int, Operation] = {}
-    for number, operation in enumerate(case.trace.operations):
-        if operation.name in _MAKES_A_POOL:
-            pokes[number] = Operation(name="stand_in", arguments=(source,))
-        elif operation.name in wrong - about:
-            state = json.loads(case.expected.records[number])["state"]
-            pokes[number] = Operation(name="become", arguments=_arguments(state))
-    return pokes
-
-
-def _arguments(state: dict[str, Any]) -> tuple[Argument, ...]:
-    lists = [state[name] for name in ("free", "ref", "hash", "payload")]
-    pairs = [state[name].items() for name in ("index", "tables", "ncached")]
-    computed = [(name, tokens) for name, (_, tokens, _) in state["requests"].items()]
-    return tuple(frozen(list(value)) for value in (*lists, *pairs, computed))
 
 
 def broken(state: dict[str, Any]) -> Iterator[str]:

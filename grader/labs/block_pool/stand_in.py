@@ -12,7 +12,7 @@ Block = Any
 """A block of the submission, or a fake one."""
 
 
-class End:
+class FakeBlock:
     """A fake block."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class FreeKVCacheBlockQueue:
     """Free blocks, linked in both directions between two fake ones."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
-        self.fake_free_list_head, self.fake_free_list_tail = head, tail = End(), End()
+        self.fake_free_list_head, self.fake_free_list_tail = head, tail = FakeBlock(), FakeBlock()
         head.next_free, tail.prev_free = tail, head
         self.num_free_blocks = 0
         self.append_n(blocks)

@@ -96,7 +96,7 @@ def _cell(difference: Difference | None) -> str:
     if not isinstance(wanted, list) or not isinstance(actual, list):
         return ""
     pairs = enumerate(zip(wanted, actual, strict=False))
-    return next((str(place) for place, (one, other) in pairs if one != other), "")
+    return next((str(place) for place, (mine, theirs) in pairs if mine != theirs), "")
 
 
 def _heard(content: bytes, wanted: Mapping[int, Unplaced]) -> dict[int, dict[str, Any]]:

@@ -203,16 +203,16 @@ def test_the_roster_of_github_classroom_is_read_as_it_is(tmp_path: Path) -> None
     """Names are empty for most; who has not accepted the assignment has no user, and has handed in nothing."""
     text = (
         '"identifier","github_username","github_id","name"\n'
-        '"jane@uni.edu","janed","1001","Jane Doe"\n'
-        '"bob@uni.edu","bob-x","1002",""\n'
-        '"dave@uni.edu","","",""\n'
+        '"jane@example.edu","janed","1001","Jane Doe"\n'
+        '"bob@example.edu","bob-x","1002",""\n'
+        '"dave@example.edu","","",""\n'
     )
     put_all(tmp_path, "class.csv", text=text)
     names = ["hw3-janed", "hw3-bob-x", "hw3-"]
     who = roster.load(tmp_path / "class.csv")
     students = who.students(names)
 
-    assert students["hw3-janed"] == (Student(name="Jane Doe", sid="jane@uni.edu"),)
-    assert students["hw3-bob-x"] == (Student(name="bob@uni.edu", sid="bob@uni.edu"),)
+    assert students["hw3-janed"] == (Student(name="Jane Doe", sid="jane@example.edu"),)
+    assert students["hw3-bob-x"] == (Student(name="bob@example.edu", sid="bob@example.edu"),)
     assert students["hw3-"] == ()
-    assert who.missing(names) == (Student(name="dave@uni.edu", sid="dave@uni.edu"),)
+    assert who.missing(names) == (Student(name="dave@example.edu", sid="dave@example.edu"),)
