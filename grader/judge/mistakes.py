@@ -53,7 +53,8 @@ class MistakeTable:
         quoting = (
             mistake.rule
             for mistake in self.mistakes
-            if sentence in ([mistake.clause] if isinstance(mistake.clause, str) else mistake.clause.values())
+            if sentence
+            and sentence in ([mistake.clause] if isinstance(mistake.clause, str) else mistake.clause.values())
         )
         return tuple(rule for rule, _ in Counter(quoting).most_common())
 
