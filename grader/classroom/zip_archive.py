@@ -52,6 +52,7 @@ _MOST_TOLD = 1 << 30
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, LookupError, ArithmeticError)
 """What `zipfile` raises for files that are not valid zips, besides what zlib and struct raise."""
+_FIRST_HAN, _LAST_HAN = "\u4e00", "\u9fff"
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _LISTED_BYTES = 46
 """The bytes of a file in a zip's list, without its name and what follows that."""
@@ -267,14 +268,27 @@ def _reporting_damage(name: str) -> Iterator[None]:
 def _member(info: zipfile.ZipInfo) -> Member:
     name = info.filename
     if not info.flag_bits & _UTF8:
-        with contextlib.suppress(UnicodeError):  # macOS writes UTF-8 and does not declare it
-            name = name.encode("cp437").decode("utf-8")
+        name = _undeclared(name)
     name = name.replace("\\", "/")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or re.match("[A-Za-z]:/", name) or ".." in parts[:1]:
         return Member(parts=(_short(f"({'_'.join(parts)})"),), info=info, leads_out=True)
     safe = parts[: parts.index("..")] if ".." in parts else parts
     return Member(parts=tuple(map(_short, safe)), info=info, leads_out=safe != parts)
+
+
+def _undeclared(name: str) -> str:
+    """Return a name whose encoding a zip does not declare; Python reads it as that of DOS.
+
+    macOS writes UTF-8, Chinese Windows GBK: where all letters beyond ASCII are common Chinese ones, it is that.
+    """
+    with contextlib.suppress(UnicodeError):
+        return name.encode("cp437").decode("utf-8")
+    with contextlib.suppress(UnicodeError):
+        chinese = name.encode("cp437").decode("gb2312")
+        if all(letter.isascii() or _FIRST_HAN <= letter <= _LAST_HAN for letter in chinese):
+            return chinese
+    return name
 
 
 def _short(name: str) -> str:

@@ -239,3 +239,16 @@ def test_batch_grades_a_zip_of_a_class(tmp_path: Path) -> None:
     assert "run 2" not in again.all
     assert shown.code == 0
     assert "a file or a zip for each" in " ".join(grade("batch", "--help").out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("李小明_2023533001", "gb2312"), ("José Núñez", "utf-8"), ("Müller, Jörg", "cp437")]
+)
+def test_names_in_an_undeclared_encoding_are_read(tmp_path: Path, name: str, encoding: str) -> None:
+    """As Windows in China, a Mac and an old DOS tool write them, none of whom says how."""
+    written = name.encode(encoding)
+    placeholder = "x" * len(written)
+    files = packed({f"{placeholder}/{NAME}": C, f"other/{NAME}": C}, how=zipfile.ZIP_STORED)
+    path = put(tmp_path / "class.zip", files.replace(placeholder.encode(), written))
+
+    assert name in found(path)
