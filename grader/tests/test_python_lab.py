@@ -63,6 +63,7 @@ def test_a_call_that_hangs_is_marked_at_its_loop(tmp_path: Path, looked_at: str,
     ("source", "message", "line"),
     [
         ("class Shelf:\n    def __init__(self:\n", "never closed", 2),
+        ("x = = 1\n", "invalid syntax for Python 3.", 1),
         ("x = 1\nimport numpy\n", "numpy is not among the modules that may be imported", 2),
         ("class Shelve:\n    pass\n", "shelf.py defines no Shelf", 0),
         ("class Shelf:\n    pass\n\nprint(unknown)\n", "shelf.py cannot be imported: NameError", 4),

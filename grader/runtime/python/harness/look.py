@@ -37,6 +37,10 @@ def may_be_imported(name, given):
     return public and top in sys.stdlib_module_names and top not in _REFUSED
 
 
+_THIS_PYTHON = " for Python {}.{}, with which it is graded".format(*sys.version_info)
+"""What a newer Python may know is a mistake here."""
+
+
 def preload_encoding(source):
     """Load the encoding that a text names for itself: what compiles it can open no file."""
     named = re.match(rb"(?:[ \t\f]*#[^\r\n]*\r?\n|\s*\r?\n)?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]{1,40})", source)
@@ -51,7 +55,8 @@ def look(source, file, given):
         tree = compile(source, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         compile(source, file, "exec", dont_inherit=True)
     except SyntaxError as error:
-        return [[error.lineno or 1, error.offset or 0, error.msg]], [], []
+        newer = error.msg == "invalid syntax" or error.msg.startswith("f-string")
+        return [[error.lineno or 1, error.offset or 0, error.msg + _THIS_PYTHON * newer]], [], []
     except RecursionError:
         return [[1, 0, "it is nested too deep to be compiled"]], [], []
     except MemoryError:
