@@ -106,6 +106,7 @@ class Manager(Engine):
                 tokens -= self._alignment
             hits = prefix_hits
         words = {"hit": tokens, "no-hit": not tokens, "caching-off": not self._caching}
+        words |= {"all-but-the-last": tokens and tokens + self._alignment == len(known.tokens)}
         self.because("" if self._caching else "Part 1/caching-off", *(word for word, holds in words.items() if holds))
         self.because("", *(type(group).__name__.lower() for group in self.groups))
         self.looked = [request, [list(blocks) for blocks in hits], tokens]
