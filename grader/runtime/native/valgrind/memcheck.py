@@ -142,7 +142,6 @@ def _checked(
         processes=len(runs),
         cpu_seconds=sum(run.cpu_seconds for run in runs),
         evasion=_evasion(runs, failed=bool(stopped or hung)) if unchecked else "",
-        foreign=any(run.foreign for run in runs),
         cut=any(run.cut for run in runs),
         unexplained=any(run.unexplained for run in runs),
         unread=tuple(
@@ -159,7 +158,7 @@ def _evasion(runs: Sequence[ValgrindRun], *, failed: bool) -> str:
 
     A program that is slow natively too is no such program.
     """
-    if any(run.out_of_time or run.foreign for run in runs):
+    if any(run.out_of_time for run in runs):
         return ""
     if not all(run.course.begun for run in runs):
         return "cannot be started under it"

@@ -99,8 +99,6 @@ class Checked:
     """The lines that stored into shared memory which the operation may not touch, including repeated stores."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read memory which the operation may only read; for a few cases with a difference."""
-    foreign: bool = False
-    """Whether it does not know an instruction of the program: nobody can say anything of the unchecked cases."""
     cut: bool = False  # whether its report stops in the middle although the program came to its end
     unexplained: bool = False  # or in the middle of a case, and neither the grader nor the harness ended it
     unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
@@ -118,7 +116,7 @@ class Checked:
     @property
     def late(self) -> bool:
         """Whether a limit of time was reached, or no time was left for some cases."""
-        return bool(self.hung or (self.unchecked and not self.stopped and not self.foreign))
+        return bool(self.hung or (self.unchecked and not self.stopped))
 
     @property
     def unseen(self) -> frozenset[int]:
@@ -135,8 +133,6 @@ class Checked:
         if not self.unchecked:
             return ""
         seen = f"{TOOL} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
-        if self.foreign:
-            return f"{seen}it does not know an instruction of the program. The others cost no point."
         if not self.evasion:
             return f"{seen}no time was left for the others. They cost no point."
         return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."

@@ -69,15 +69,13 @@ class ValgrindRun:
     cut: bool
     """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
     unexplained: bool
-    foreign: bool = False
-    """Whether it met an instruction that Valgrind does not know, such as one of AVX-512."""
     too_slow: bool = False
     """Whether it used far more time than Valgrind needs for what its cases do natively."""
 
     @property
     def gives_up(self) -> bool:
         """Whether no further process would help."""
-        return not self.course.begun or self.out_of_time or self.by_limit or self.foreign
+        return not self.course.begun or self.out_of_time or self.by_limit
 
     def without(self, case: int) -> ValgrindRun:
         """Return the same run without what belongs to that case."""
@@ -132,8 +130,7 @@ def run_once(
     ended = by_limit or done.timed_out or done.flooded or done.large
     complete = ended or report.unread or document.rstrip().endswith(_LAST_WORD)
     cut = not complete and (course.through or done.exit_code in _HARNESS_EXITS)
-    foreign = done.signal == signal.SIGILL  # natively the program would have crashed, and would not be checked
-    explained = ended or cut or foreign or done.exit_code == _EXIT_BY_STUDENT
+    explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
     unread = _unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut)
     return ValgrindRun(
         course=course,
@@ -144,7 +141,6 @@ def run_once(
         sleeps=done.slow and done.cpu_seconds <= _MOST_OF * own_limit,
         stderr=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
-        foreign=foreign,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
         cut=cut,
     )

@@ -104,13 +104,3 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
 
     assert waited.keys() == {(0,), (1,)}
     assert waited[0,] < 1 < waited[1,]
-
-
-def test_an_instruction_that_valgrind_does_not_know_costs_nothing() -> None:
-    """Its own limits are not the student's: a program for AVX-512 ends there with SIGILL, and runs natively."""
-    source = around("append_kv", f"    if ({_UNDER_VALGRIND}) __builtin_trap();", top=_TOP)
-    attempt = attempted(source, first_case(), second_case(), valgrind=True)
-
-    assert findings(attempt) == []
-    assert attempt.observed is not None
-    assert "it does not know an instruction of the program. The others cost no" in (attempt.observed.coverage or "")
