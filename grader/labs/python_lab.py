@@ -19,7 +19,7 @@ from grader.assignment.lab import Charts, Lab
 from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
 from grader.core.picture import PanelShape, StatePart
-from grader.core.plain import UNREADABLE, at, entries, is_unreadable
+from grader.core.plain import ABSENT, UNREADABLE, at, entries, is_unreadable
 from grader.core.rubric import Facet
 from grader.judge.plain_judge import Invariants
 from grader.labs.lab_files import load_lab
@@ -176,7 +176,7 @@ def _grid(per: str, values: Mapping[Facet, Any]) -> StatePart:
 def _cell(value: Any) -> str:
     if is_unreadable(value):
         return f"unreadable ({value[UNREADABLE]})"
-    return text_of(value)
+    return text_of(None if value is ABSENT else value)
 
 
 def stand_in(path: Path) -> str:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from grader.cli import doctor
+from grader.core.rubric import Facet
 from grader.core.verdict import NOT_IMPORTED, Verdict
+from grader.labs.python_lab import picture
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.python.process import ending
@@ -216,3 +218,11 @@ def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.M
     assert "changed: word red" in explained.out
     assert "200 random traces of 40 operations" in traces.out
     assert "a whole grading of toy: works" in looked.out
+
+
+def test_a_value_that_is_not_where_it_belongs_is_drawn() -> None:
+    """A program may leave a number where a list belongs."""
+    facets = (Facet("status", per="request", path="state.req.*.0"), Facet("size", path="state.sizes.1"))
+    parts = list(picture(facets, {"state": {"req": {"a": 5}, "sizes": 7}}))
+
+    assert [cell for part in parts for line in part.lines.values() for cell in line] == ["null", "null"]
