@@ -108,8 +108,10 @@ def knock_outs_of(folder: Path) -> KnockOuts | None:
     path = folder / KNOCK_OUTS
     if not path.exists():
         return None
-    table = _toml(path)
-    return KnockOuts(folder / table["right"], folder / table["empty"], table["teacher"])
+    match _toml(path):
+        case {"right": str(right), "empty": str(empty), "teacher": dict(teacher)}:
+            return KnockOuts(folder / right, folder / empty, teacher)
+    raise UsageError(f'{path}: write right and empty, each "VERDICT/NAME", and a table [teacher] of points by call')
 
 
 def _patched(base: bytes, patch: Path, source_name: str) -> bytes:
