@@ -268,8 +268,7 @@ def stand_in(source):
     """Put a right queue into the place that the handout names, so that the pool is judged alone."""
     for block in all_blocks:
         block.prev_free = block.next_free = None
-    names = {"Any": object}
-    exec(source, names)
+    exec(source, names := {"Any": object})
     pool.free_block_queue = names["FreeKVCacheBlockQueue"](all_blocks[1:])
 
 
@@ -282,7 +281,8 @@ def become(free, ref, hashes, payload, indexed, tables, ncached, computed):
     for left, right in zip(linked, linked[1:]):
         left.next_free, right.prev_free = right, left
     queue.num_free_blocks = len(free)
-    for block, count, word, block.payload[:] in zip(pool_blocks(), ref, hashes, payload):
+    for block, count, word, values in zip(pool_blocks(), ref, hashes, payload):
+        block.payload[:] = values
         block.ref_cnt, block.block_hash = count or 0, None if word is None else hash_of(word)
     if pool is not None:
         pool.cached_block_hash_to_block.clear()
@@ -291,7 +291,8 @@ def become(free, ref, hashes, payload, indexed, tables, ncached, computed):
     if manager is not None:
         manager.num_cached_block = dict(ncached)
         manager.req_to_blocks = {name: [all_blocks[number] for number in table] for name, table in tables}
-        [forget(requests[name]) for name in requests.keys() - dict(computed)]
+        for name in requests.keys() - dict(computed):
+            forget(requests[name])
         for name, tokens in computed:
             requests[name].num_computed_tokens = tokens
 
@@ -348,8 +349,7 @@ CALLS = {
     "fork_block": "result = pool.fork_block(block)\nresult",
     "set_payload": "block.payload[:] = values",
     "mgr": "manager = KVCacheManager(count, size, caching, max_len)\n"
-    "pool, block_size = getattr(manager, 'block_pool', None), size\n"
-    "settings = [size, max_len, caching]\n"
+    "pool, block_size, settings = getattr(manager, 'block_pool', None), size, [size, max_len, caching]\n"
     "all_blocks = begin(getattr(pool, 'blocks', ()), getattr(pool, 'free_block_queue', None))",
     "new": "requests[name] = new_request(name, tokens)",
     "new_with": "requests[name] = new_request(name, tokens, lora, salt, features, skip)",
