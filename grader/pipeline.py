@@ -200,7 +200,7 @@ def _play(attempt: Attempt) -> Attempt:
         return attempt
     play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
     judge = partial(compare, model=attempt.lab.model)
-    replayed = play(attempt.cases)
+    replayed = play_together(attempt.cases, play) if attempt.program.begins_slowly else play(attempt.cases)
     played = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
     replayed = replace(replayed, played=played)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})

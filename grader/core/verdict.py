@@ -74,6 +74,9 @@ NOT_IMPORTED = "import"
 """The kind of a finding of a build: the submission is a module, and cannot be imported as demanded."""
 EXCEPTION = "exception"
 """The kind of a finding: a call raised an error by which the handout refuses nothing."""
+REFUSED = "refused"
+"""The kind of a finding: a call did what no graded program may do, such as ending the program. No sentence about the
+call is what it breaks."""
 
 
 class Tool(StrEnum):

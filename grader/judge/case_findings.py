@@ -14,7 +14,7 @@ from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Lab, Mistake
 from grader.core.judgement import Symptom
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
-from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
+from grader.core.verdict import REFUSED, CallStage, Finding, Judged, Stage, Verdict
 from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.mistakes import (
@@ -172,6 +172,8 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
         searched_line = named.get((number, case.first_wrong))
         if case.not_yet:
             case.hint = _NOT_YET.format(call=_call(case))
+            continue
+        if case.cause.kind == REFUSED:
             continue
         case.hint = " ".join(filter(None, _hints(case, case.mistake, searched_line, lab)))
         case.broken = sentence(case.mistake, case.cause, case.comparison, lab)

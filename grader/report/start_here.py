@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from grader.core.chart import ComparedChart
 from grader.core.picture import Picture
 from grader.core.record import Record, SmallestTrace
-from grader.core.verdict import NOT_IMPORTED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
+from grader.core.verdict import NOT_IMPORTED, REFUSED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.excerpt import Excerpt, excerpt
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
@@ -140,8 +140,9 @@ def what_it_means(finding: Finding) -> str:
 def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
     rule = next((score for score in record.rules if score.rule == cause.rule), None)
     outcome = record.outcome(cause.cases[0])
+    refused = bool(outcome.findings) and record.findings[outcome.findings[0]].kind == REFUSED
     begin = Focus(
-        rule=cause.rule,
+        rule="" if refused else cause.rule,
         title=rule.title if rule is not None else "",
         handout=rule.handout if rule is not None else "",
         clauses=(cause.clause,) if cause.clause else (),

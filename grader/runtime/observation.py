@@ -57,6 +57,8 @@ class Played:
     bad_end: Ending | None = None
     """How it ended, where not every operation returned."""
     cpu_seconds: float = 0.0
+    dropped: tuple[SourceLine, ...] = ()
+    """The submission's lines that opened a file for writing, whose content was dropped."""
     failing: tuple[int, ...] = ()
     """Of a generated case: the places of its traces that, played together with others, were not what they should be."""
 

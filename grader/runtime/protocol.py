@@ -48,6 +48,8 @@ class Program:
 
     content: bytes
     source_name: str
+    begins_slowly: bool = False
+    """Whether most of a short case's time would be spent until it can be called; then cases share processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

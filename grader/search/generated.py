@@ -14,6 +14,7 @@ from grader.core.case import Case, Expected, Generated
 from grader.core.model import ModelFactory, play
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import NO_TIME, Played, PlayedStep, Replayed
+from grader.runtime.runs import by_visibility
 from reference.operation import Trace
 
 _AT_ONCE = 10
@@ -34,16 +35,22 @@ def together(cases: Sequence[Case], every: int) -> Case:
 
 
 def play_together(cases: Sequence[Case], play_cases: Callable[[Sequence[Case]], Replayed]) -> Replayed:
-    """Play all cases in one process, and then alone those that did not do there exactly what the reference does.
+    """Play all public cases in one process, all hidden ones in another, and some of them once more, alone.
 
-    So the records of the others are known. `play_cases` is what a runtime does, with each case that it gets.
+    These are the ones that did not do there exactly what the reference does. So the records of the others are known.
+    Random traces are played as always. `play_cases` is what a runtime does, with each case that it gets.
     """
-    screened = play_cases([together(cases, every=1)])
-    failing = screened.played[0].failing
+    groups = by_visibility(cases, [place for place, case in enumerate(cases) if case.generated is None])
+    random = [place for place, case in enumerate(cases) if case.generated is not None]
+    shared = [together([cases[place] for place in group], every=1) for group in groups]
+    screened = play_cases([*shared, *(cases[place] for place in random)])
+    by_place = dict(zip(random, screened.played[len(groups) :], strict=True))
+    failing = [group[place] for group, both in zip(groups, screened.played, strict=False) for place in both.failing]
     alone = play_cases([cases[place] for place in failing])
-    by_place = dict(zip(failing, alone.played, strict=True))
+    by_place |= dict(zip(failing, alone.played, strict=True))
     played = tuple(by_place.get(place) or _as_expected(case) for place, case in enumerate(cases))
-    return replace(alone, played=played, cpu_seconds=screened.cpu_seconds + alone.cpu_seconds)
+    output = screened.output + alone.output
+    return replace(alone, played=played, output=output, cpu_seconds=screened.cpu_seconds + alone.cpu_seconds)
 
 
 def _as_expected(case: Case) -> Played:

@@ -16,7 +16,7 @@ from grader.core.verdict import SourceLine, Verdict, Visibility
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
 from grader.runtime.protocol import Program
 from grader.runtime.python.build import PythonProgram
-from grader.runtime.python.process import PythonFrame, decoded, ending, frames, run
+from grader.runtime.python.process import PythonFrame, decoded, ending, frames, lines_of, run
 from grader.runtime.python.table import CallTable, Derive, Derived, DerivedStep
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
@@ -32,8 +32,6 @@ _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
-_MOST_IMPORTING = 3.0
-"""Seconds that all cases may take for the execution of the module alone."""
 
 
 @dataclass(slots=True)
@@ -48,6 +46,7 @@ class _Heard:
     error: dict[str, Any] | None = None
     asked: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
+    dropped: dict[str, Any] | None = None
 
     def take(self, frame: PythonFrame) -> None:
         if frame.kind == "S":
@@ -63,6 +62,8 @@ class _Heard:
             self.error = decoded(frame.body)
         elif frame.kind == "H":
             self.asked = decoded(frame.body)
+        elif frame.kind == "N":
+            self.dropped = decoded(frame.body)
         elif frame.kind == "E":
             self.end = decoded(frame.body)
 
@@ -162,7 +163,6 @@ def play(
     deriving = _Deriving(derive, f"{table.module}.py", budget) if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
-    importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
     modules = program.modules if isinstance(program, PythonProgram) else ()
     most, paid = _time_left(program, cases, budget), budget.paid
     budget.leave_out(most)
@@ -192,7 +192,7 @@ def play(
     budget.traces = max(0.0, most - (budget.paid - paid))
     budget.leave_out(-budget.traces)
     file = f"{table.module}.py"
-    slow = importing * len(cases) > _MOST_IMPORTING
+    slow = program.begins_slowly
     played = tuple(_played(case, heard.get(number), file, deriving, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)
 
@@ -200,7 +200,7 @@ def play(
 def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float:
     """Return the seconds that playing may still take: for all cases at first, then what they left.
 
-    For a module that is slow to import it is more.
+    What each process needs to import the module is given besides.
     """
     if budget.traces is not None:
         return budget.traces
@@ -209,7 +209,8 @@ def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float
     most = limits.python_replay + limits.python_trace * traces
     if not isinstance(program, PythonProgram):
         return most
-    return most + min(_MOST_IMPORTING, program.import_seconds * len(cases))
+    processes = sum(1 if case.generated is None else -(-len(case.generated.traces) // _TOGETHER) for case in cases)
+    return most + program.import_seconds * processes
 
 
 def _listen(
@@ -240,7 +241,7 @@ def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | N
     steps = [PlayedStep(record=record) for record in records]
     if deriving is not None and records:
         steps, stopped = deriving.case(case, records)
-    played = Played(case, steps=steps)
+    played = Played(case, steps=steps, dropped=lines_of((heard.dropped or {}).get("lines"), file))
     if case.generated is not None:
         right = enumerate(case.generated.digests)
         played.failing = tuple(place for place, digest in right if heard.digests.get(place) != digest)

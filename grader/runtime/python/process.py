@@ -22,7 +22,7 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.core.verdict import EXCEPTION, SourceLine, Verdict
+from grader.core.verdict import EXCEPTION, REFUSED, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
 from grader.runtime.python.compiled import compiled, module_code
 from grader.runtime.python.table import CallTable
@@ -171,9 +171,24 @@ _OF_A_TABLE = "BufferError"
 _PHRASES = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
     "RecursionError": "calls itself again and again until the stack is full",
-    "SystemExit": "ends the whole program (SystemExit)",
+    "SystemExit": "ends the whole program (SystemExit); take that out: a call returns or raises an error",
+    "FileNotFoundError": "raises FileNotFoundError: no file can be read when it is graded",
     "KeyboardInterrupt": "raises KeyboardInterrupt, as if somebody had pressed Ctrl-C",
 }
+
+
+_BELOW = 'below if __name__ == "__main__":'
+
+_WAITING = {
+    "builtins.breakpoint": "calls breakpoint(), but no debugger is there when it is graded; take it out",
+    "builtins.input": "calls input(), but nobody can type anything when it is graded; take it out",
+}
+
+
+def _refused(event: str) -> str:
+    """What a program does that no program may do, by the name of an audit event or a function."""
+    why = "a graded program opens no file or socket, and starts no program or thread"
+    return _WAITING.get(event, f"calls {event}, which is refused: {why}")
 
 
 def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
@@ -208,13 +223,13 @@ def ending(
     if end.get("no_time"):
         sentence = "not run: calls that are far too slow used up the time for all cases"
         if slow_import:
-            sentence = (
-                f"not run: {file} takes so long to import that the time for all cases was used up; move code that "
-            )
-            sentence += "computes or tests below if __name__ == '__main__':"
+            sentence = f"not run: importing {file} takes too long; put what computes or tests {_BELOW}"
         return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
     if end.get("hang"):
         lines = lines_of(asked.get("lines"), file) if asked is not None else ()
+        if call == file:
+            sentence = f"importing {file} takes more than two seconds: put what computes or tests {_BELOW}"
+            return _ending("hang", sentence, lines, Verdict.TIME_LIMIT_EXCEEDED)
         return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
     if error is not None:
         return _error(call, file, error)
@@ -235,7 +250,7 @@ def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:
         return "crash", f"{call} crashes the interpreter ({signal.strsignal(-code) or f'signal {-code}'})"
     if code == _STUMBLED:
         return "stopped", f"{call} leaves the interpreter in a state in which nothing more can be called"
-    return "left", f"{call} ends the whole program with exit code {code}"
+    return REFUSED, f"{call} ends the whole program with exit code {code}; take that out"
 
 
 def _ending(
@@ -246,10 +261,17 @@ def _ending(
 
 def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
     name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
-    lines = lines_of(error.get("lines"), file)
+    lines, refused = lines_of(error.get("lines"), file), str(error.get("refused", ""))[:_MOST_CHARACTERS]
     raised = message if name == _OF_A_TABLE and ": " in message else f"{name}: {message}" if message else name
     if error.get("where") == "import":
-        return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
+        if name == "SystemExit":
+            sentence = f"{file} ends the program when it is imported: put such code {_BELOW}"
+            return _ending(EXCEPTION, sentence, lines)
+        why = f"it {_refused(refused)}" if refused else raised
+        return _ending(EXCEPTION, f"{file} cannot be imported: {why}", lines)
     if error.get("where") == "argument":
         return _ending(EXCEPTION, f"{call} cannot be called, because an argument does not exist ({raised})", lines)
-    return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)
+    if refused:
+        return _ending(REFUSED, f"{call} {_refused(refused)}", lines)
+    kind = REFUSED if name in ("SystemExit", "FileNotFoundError") else EXCEPTION
+    return _ending(kind, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
-from grader.core.verdict import Tool
+from grader.core.verdict import Advice, Tool, Visibility
+from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Replayed
 from grader.runtime.protocol import Built, GradingOptions, Observations, Program, Runtime, Unplaced
 from grader.runtime.python import build as checking, play as playing
@@ -26,6 +27,8 @@ from grader.system.sandbox import Workspace
 
 _KNOWN_GOOD = b"pass\n"
 """Every case of it ends with an error that the harness explains, so it shows that the harness works here."""
+_DROPPED = "dropped"
+_IS_DROPPED = "what is written to this file is dropped when it is graded"
 _USUAL_SECONDS = 0.035
 """CPU seconds that a usual machine takes to check a known-good module: one and a half times those of a server of
 2024."""
@@ -100,6 +103,21 @@ class PythonRuntime(Runtime):
     def known_good(self, work: Workspace) -> Program:
         """A module whose cases all end for a reason that the harness reports."""
         return Program(content=_KNOWN_GOOD, source_name=self.source_name)
+
+    def inspect(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        comparisons: Sequence[Comparison],
+        options: GradingOptions,
+        optional: OptionalStages,
+    ) -> Observations:
+        """Add advice on the lines that open files for writing, as public cases showed them."""
+        public = (each for each in comparisons if each.case.visibility is Visibility.PUBLIC)
+        places = {each.played.dropped[:1]: each.played.dropped for each in public if each.played.dropped}
+        advice = tuple(Advice(kind=_DROPPED, message=_IS_DROPPED, source=place) for place in places.values())
+        return Observations(comparisons=tuple(comparisons), advice=advice)
 
     def pinpoint(
         self,

@@ -4,6 +4,9 @@ The launcher has taken most rights already (user, network, files). These are for
 itself, to its parent and to the machine.
 """
 
+import errno
+import io
+import os
 import resource
 import sys
 
@@ -25,16 +28,27 @@ _UNHEARD = {
     "_multiprocessing": "sem_unlink",
     "_posixshmem": "shm_unlink",
     "_imp": "create_builtin create_dynamic",
+    "_thread": "start_joinable_thread start_new start_new_thread",
 }
 """Functions that reach outside, or get at further modules, without an audit event."""
-_NEVER = ("ctypes", "_ctypes")
-"""Modules that reach any memory, which other modules import too."""
+_NEVER = ("ctypes", "_ctypes", "_interpreters", "_xxsubinterpreters")
+"""Modules that other modules import too: they reach any memory, or make interpreters without this one's hook."""
+_ABSENT = frozenset(("lstat", "readlink", "stat", "statvfs"))
+"""Functions of `_UNHEARD` for which there is no file: who asks only whether there is one gets an answer."""
 _HIDDEN = frozenset(
     (
         *("os", "posix", "posixpath", "_signal", "signal", "resource", "select", "json", "_json", "gc"),
         *("cage", "look", "modules", "plain", "program", "__main__"),
     )
 )
+
+
+class Refused(PermissionError):
+    """What a program does is refused; `event` is the name of the call."""
+
+    def __init__(self, event):
+        super().__init__(f"{event} is not allowed here")
+        self.event = event
 
 
 def close_in(cpu_seconds):
@@ -69,40 +83,114 @@ def forbid_memory():
     sys.modules.update(dict.fromkeys(_NEVER))
 
 
-def refuse_unheard():
-    """Replace, under all names that modules have for them, the functions that the hook does not hear of."""
-    replaced = {}
+def stand_ins(opened_by):
+    """Return what a child replaces: namespaces of modules, names, and functions.
+
+    These are the functions that the hook does not hear of, and `open`, under all names that modules have for them.
+    """
+    replaced = {id(io.open): _opening(io.open, opened_by)}
     for module, names in _UNHEARD.items():
         for name in names.split():
             function = getattr(sys.modules.get(module), name, None)
             if function is not None:
                 replaced[id(function)] = _refusing(f"{module}.{name}")
-    for module in list(sys.modules.values()):
-        names = vars(module) if module is not None else {}
-        for name in [name for name, value in names.items() if id(value) in replaced]:
-            names[name] = replaced[id(names[name])]
+    spaces = [vars(module) for module in sys.modules.values() if module is not None]
+    return [
+        (space, name, replaced[id(value)]) for space in spaces for name, value in space.items() if id(value) in replaced
+    ]
+
+
+def replace(places):
+    """Put the stand-ins where they belong."""
+    for space, name, function in places:
+        space[name] = function
 
 
 def _refusing(name):
     """A function in the place of another one."""
 
     def refuse(*_, **__):
-        raise PermissionError(f"{name} is not allowed here")
+        raise Refused(name)
 
-    return refuse
+    def is_absent(path=None, *_, **__):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def has_no_access(*_, **__):
+        return False
+
+    called = name.partition(".")[2]
+    return has_no_access if called == "access" else is_absent if called in _ABSENT else refuse
 
 
-def refuse_doors():
+class _Nowhere(io.RawIOBase):
+    """A file opened for writing: what is written is dropped."""
+
+    def __init__(self, name, mode):
+        self.name = name
+        self.mode = mode
+
+    def readable(self):
+        return "+" in self.mode
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, *_):
+        return 0
+
+    def truncate(self, size=None):
+        return size or 0
+
+    def readinto(self, _):
+        return 0
+
+    def write(self, content):
+        return memoryview(content).nbytes
+
+
+def _opening(opened, opened_by):
+    """Return what opens files: one for writing keeps nothing, and `opened_by` is told the frame."""
+
+    def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *arguments, **named):  # noqa: A001
+        letters = set(mode) if isinstance(mode, str) and not isinstance(file, int) else set()
+        if len(letters & set("rwax")) != 1 or "r" in letters or not letters <= set("rwaxbt+"):
+            return opened(file, mode, buffering, encoding, errors, newline, *arguments, **named)
+        opened_by(sys._getframe(1))  # noqa: SLF001 - there is no other way to the line of the call
+        content = _Nowhere(file, mode)
+        if buffering != 0:
+            content = io.BufferedRandom(content) if "+" in letters else io.BufferedWriter(content)
+        return content if "b" in letters else io.TextIOWrapper(content, encoding, errors, newline, buffering == 1)
+
+    return open
+
+
+class Importer:
+    """Stands before all others, for what imports without the statement."""
+
+    def __init__(self, ask):
+        self.find_spec = ask
+
+
+def refuse_doors(ask):
     """Refuse what opens files, starts processes or imports further modules. A hook cannot be taken away again.
+
+    `ask` is told the name of each module that is not there, and does not come back.
 
     Nothing refers to the hook but the interpreter: with a reference a program could have it traced, and so changed.
     """
-    harmless, refused, no_import = _HARMLESS, PermissionError, ImportError
+    harmless, refused, not_there, creating = _HARMLESS, Refused, FileNotFoundError, os.O_CREAT
+    number, text = errno.ENOENT, os.strerror(errno.ENOENT)
 
-    def hook(event, arguments, harmless=harmless, refused=refused, no_import=no_import):
+    def hook(event, arguments, harmless=harmless, refused=refused, not_there=not_there, ask=ask):
         if event == "import":
-            raise no_import(f"{arguments[0]} is not among the modules that may be imported here")
+            ask(arguments[0])
+        if event == "open" and not arguments[2] & creating:
+            raise not_there(number, text, arguments[0])
         if event not in harmless:
-            raise refused(f"{event} is not allowed here")
+            raise refused(event)
 
     sys.addaudithook(hook)
+    sys.meta_path.insert(0, Importer(ask))

@@ -9,32 +9,12 @@ import contextlib
 import re
 import sys
 
-_REFUSED = {
-    "ctypes",
-    "antigravity",
-    "this",
-    "turtle",
-    "turtledemo",
-    "tkinter",
-    "idlelib",
-    "lib2to3",
-    "ensurepip",
-    "venv",
-}
-_PRIVATE = {"__future__", "_thread"}
+from modules import may_be_imported
+
 _MOST_PROBLEMS = 20
 _MOST_NAMES = 100
 """The most modules that are imported for a program."""
 _MOST_CHARACTERS = 100
-
-
-def may_be_imported(name, given):
-    """Whether a submission may import this module: the standard library's public ones, and what the lab gives."""
-    top, *below = name.split(".")
-    if top in given:
-        return True
-    public = top in _PRIVATE or not any(part.startswith("_") for part in (top, *below))  # __main__ runs a program
-    return public and top in sys.stdlib_module_names and top not in _REFUSED
 
 
 _THIS_PYTHON = " for Python {}.{}, with which it is graded".format(*sys.version_info)

@@ -3,6 +3,8 @@
 Calls on given modules are recorded, for the lab's table to read.
 """
 
+import os
+import site
 import sys
 
 from plain import MOST_VALUES, Unreadable, plain
@@ -10,25 +12,68 @@ from plain import MOST_VALUES, Unreadable, plain
 _FUNCTION = type(lambda: None)
 
 
-_LATER = {
-    "collections": ("heapq",),
-    "datetime": ("_strptime",),
-    "functools": ("types", "weakref", "typing"),
-    "time": ("_strptime",),
-    "typing": ("inspect", "types"),
-    "warnings": ("re", "linecache", "traceback"),
+_REFUSED = {
+    "ctypes",
+    "antigravity",
+    "this",
+    "turtle",
+    "turtledemo",
+    "tkinter",
+    "idlelib",
+    "lib2to3",
+    "ensurepip",
+    "venv",
 }
-"""What functions of a module import only when they are called, such as Counter.most_common in `collections`."""
+_PRIVATE = {"__future__", "_thread"}
+
+
+def may_be_imported(name, given):
+    """Whether a submission may import this module: the standard library's public ones, and what the lab gives."""
+    top, *below = name.split(".")
+    if top in given:
+        return True
+    public = top in _PRIVATE or not any(part.startswith("_") for part in (top, *below))
+    return public and may_be_loaded(name)
+
+
+def may_be_loaded(name):
+    """Whether a module is one of the standard library, which its other modules may import, too."""
+    top, *below = name.split(".")
+    return top in sys.stdlib_module_names and top not in _REFUSED and "__main__" not in below  # which runs a program
+
+
+def add_site_builtins():
+    """Add `exit`, `quit` and the like, which every Python has that is not isolated."""
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
 
 
 def preload(names):
     """Import modules before a program runs, which itself can open no file."""
     for name in names:
-        for wanted in (name, *_LATER.get(name, ())):
-            try:
-                __import__(wanted)
-            except (Exception, SystemExit):  # noqa: S112 - of another system; the program will see an ImportError
-                continue
+        try:
+            __import__(name)
+        except (Exception, SystemExit):  # noqa: S112 - of another system; the program will see an ImportError
+            continue
+
+
+def asking(send, asked, *, ends):
+    """Return what is called with the name of a module that is not there: it raises the error of the statement.
+
+    A module of the standard library that nobody has asked for yet is asked for, which ends this process.
+    """
+    leave, missing = os._exit, ModuleNotFoundError
+
+    def ask(name, *_):
+        if not may_be_loaded(name):
+            raise missing(f"{name} is not among the modules that may be imported here", name=name)
+        if ends and name not in asked:
+            send(b"M", name.encode(errors="replace"))
+            leave(0)
+        raise missing(f"No module named {name!r}", name=name)
+
+    return ask
 
 
 class Given:

@@ -10,6 +10,7 @@ cases, limits and endings are not a program's to write: kind (1 byte), case (4),
     T  all records of a trace        L  what the watched call did     D  all was played
     X  an error ended the trace      H  where it was when its time was used up, then its loop
     E  how the child ended           C  what a check shows            Z  no case is left
+    N  the line of a call that was only seemingly done
 """
 
 import _signal as signal
@@ -45,12 +46,16 @@ _PATIENCE = 4
 it (I)."""
 _ANSWERS = 2
 """The number of answers to where a program is."""
-_KNOWN = frozenset(b"SRTLDXHCI")
+_MOST_MODULES = 100
+"""The most modules that are imported because a child asks for them (M). It ends, and another one begins again."""
+_MOST_CHARACTERS = 100
+_KNOWN = frozenset(b"SRTLDXHCIMN")
 
 
 def main():
     """Play what the feed asks for."""
-    feed, channel = int(sys.argv[1]), int(sys.argv[2])
+    feed, channel = map(int, sys.argv[1:])
+    del sys.argv[1:]  # what parses them in a submission finds none
     arrived = _messages(feed)
     header = next(arrived)
     harness = Harness(header, feed, channel)
@@ -94,6 +99,8 @@ class Harness:
         self.hung_together = set()
         self.submission = None
         self.hidden = ()
+        self.stand_ins = ()
+        self.asked = set()
 
     def begin(self, names):
         """Make everything that children need: what a child makes itself costs pages of memory."""
@@ -101,11 +108,18 @@ class Harness:
         table = program.CompiledTable(self.header["table"])
         given = modules.Given(self.header["given"], recorded=table.reads_calls)
         cage.forbid_memory()
-        modules.preload(name for name in names if name not in self.header["given"])
-        cage.refuse_unheard()
-        self.hidden = cage.modules_to_hide(self.header["imports_allowed"])
+        modules.add_site_builtins()
+        self._load(name for name in names if name not in self.header["given"])
         name, demanded = self.header["module"], self.header["demanded"]
         self.submission = program.Submission(table, code, name, self.file, demanded, given)
+
+    def _load(self, names):
+        modules.preload(names)
+        self.stand_ins = cage.stand_ins(self._dropped)
+        self.hidden = cage.modules_to_hide(self.header["imports_allowed"])
+
+    def _dropped(self, frame):
+        self.submission.report_dropped(frame)
 
     def check(self):
         """Compile the text in one child, execute it in another one, and report both."""
@@ -133,7 +147,10 @@ class Harness:
             return
         self.header["imports_allowed"] += [name.partition(".")[0] for name in looked[0]["imports"]]
         self.begin([*looked[0]["imports"], *self.header["imports"]])
-        ended = self.child(self._executed, lambda kind, body: self.frame(kind, 1, body), patience)
+        while True:
+            ended = self.child(self._executed, lambda kind, body: self.frame(kind, 1, body), patience)
+            if not self._loaded_for(ended):
+                break
         self.frame(b"E", 1, encoded(ended).encode())
 
     def _executed(self, send):
@@ -150,8 +167,20 @@ class Harness:
         runner.send = send
         program.answer_interruptions(runner)
         cage.hide_modules(self.hidden)
-        cage.refuse_doors()
+        cage.replace(self.stand_ins)
+        cage.refuse_doors(modules.asking(send, self.asked, ends=len(self.asked) < _MOST_MODULES))
         return runner
+
+    def _loaded_for(self, ended):
+        """Import the module that a child asked for. False if it asked for none: it did not end because of that."""
+        name = ended["module"]
+        if not name or name in self.asked or len(self.asked) >= _MOST_MODULES:
+            return False
+        self.asked.add(name)
+        if modules.may_be_loaded(name):
+            self.header["imports_allowed"].append(name.partition(".")[0])
+            self._load([name])
+        return True
 
     def case(self, case):
         """Play a case, or a part of the traces of a generated one."""
@@ -207,7 +236,10 @@ class Harness:
                 return _PATIENCE * limit
             return limit if call() not in self.hanging else max(self.limits["least"], min(limit, self.hangs))
 
-        ended = self.child(play, heard, limit_now, len(names))
+        while self._loaded_for(ended := self.child(play, heard, limit_now, len(names))):
+            self.frame(b"B", case["case"], b"")
+            done.clear()
+            executed.clear()
         ended["call"] = call()
         if ended["hang"] and ended["call"] in self.hanging:
             self.hangs -= ended["own"]
@@ -242,7 +274,9 @@ class Harness:
             if len(done) >= len(traces) or self.left <= 0 or number in self.hung_together:
                 break
             operations = sum(lengths[len(done) :])
-            if self.child(play, heard, lambda: _PATIENCE * self._limit, operations)["hang"]:
+            while self._loaded_for(child := self.child(play, heard, lambda: _PATIENCE * self._limit, operations)):
+                pass
+            if child["hang"]:
                 self.hung_together.add(number)
             done.append(None)
         return ended
@@ -305,6 +339,7 @@ class _Listening:
         self.most_bytes, self.most_messages = most
         self.answer = answer
         self.messages = 0
+        self.module = ""
         self.answers = 0  # of kind H: where it is when its time is used up, then in which loop
         self.idle = 0.0
         self.cpu = 0.0
@@ -338,7 +373,8 @@ class _Listening:
                 os.kill(self.pid, signal.SIGPROF)
         status, cpu = self._end(looked, 0 if hang else self.answer)
         own = cpu + self.idle
-        return {"status": status, "hang": hang, "flood": flood, "cpu": cpu, "own": own, "no_time": no_time}
+        reasons = {"hang": hang, "flood": flood, "no_time": no_time, "module": self.module}
+        return {"status": status, "own": own, **reasons}
 
     @property
     def own(self):
@@ -358,7 +394,11 @@ class _Listening:
                 break
             self.messages += 1
             self.answers += kind == ord("H")
-            self.heard(kind, self.arrived[at + _MESSAGE.size : end])
+            body = self.arrived[at + _MESSAGE.size : end]
+            if kind == ord("M"):
+                self.module = body.decode(errors="replace")[:_MOST_CHARACTERS]
+            else:
+                self.heard(kind, body)
             at = end
         self.arrived = self.arrived[at:]
         return True

@@ -8,6 +8,7 @@ import _signal as signal
 import sys
 import time
 
+from cage import Refused
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain, text_of
 
 identity = object.__hash__
@@ -66,6 +67,7 @@ class Submission:
         self.given = given
         self.send = None
         self.missing = []
+        self.dropped = False
         self.space = {}
         self.names = sorted((name, encoded(name)) for name in compiled.reads)
         self.among, self.reads = (bound(codes, self.space) for codes in (compiled.among, compiled.reads))
@@ -182,6 +184,7 @@ class Submission:
             "error": error_name(error),
             "message": message(error),
             "class": class_name(type(error)),
+            "refused": error.event if type(error) is Refused and type(error.event) is str else "",
             "lines": self._lines(error),
         }
         self.send(b"X", encoded(described).encode())
@@ -196,6 +199,13 @@ class Submission:
                 seen.append([entry.tb_lineno, code.co_name])
             entry = entry.tb_next
         return seen
+
+    def report_dropped(self, frame):
+        """Say, once, at which line a file was opened whose content nobody will read."""
+        lines = stack_of(frame, self.file)
+        if lines and not self.dropped:
+            self.dropped = True
+            self.send(b"N", encoded({"lines": lines}).encode())
 
     def report_interruption(self, lines):
         """Say at which lines the program is when its time is used up."""
