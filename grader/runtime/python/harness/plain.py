@@ -110,7 +110,10 @@ def _text_in_c(value, seen):
             return ""
         seen = dumps(value, _FLAT)
         if type(value) is dict:
-            value = {key if type(key) is str else _key(key): item for key, item in dict.items(value)}
+            named = {key if type(key) is str else _key(key): item for key, item in dict.items(value)}
+            if len(named) < len(value):  # 2 and "2" are one key, and what one of them has is not looked at
+                return ""
+            value = named
         text = "".join(_chunks(value, 0))
     except Exception:  # what is wrong with it is said by `plain`
         return ""
