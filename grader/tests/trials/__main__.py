@@ -53,6 +53,7 @@ TRIALS = (
     Trial(name="hybrid_peer"),
     Trial(name="many_damaged_stores"),
     Trial(name="interrupted_gradings"),
+    Trial(name="standard_library"),
     Trial(name="closures"),
     Trial(name="lanes"),
     Trial(name="smallest_traces"),
