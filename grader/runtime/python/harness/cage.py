@@ -14,7 +14,7 @@ MEMORY = 192 << 20
 _HARMLESS = frozenset(
     (
         *("exec", "compile", "builtins.id", "function.__new__", "array.__new__", "pickle.find_class", "time.sleep"),
-        "marshal.dumps",
+        *("marshal.dumps", "pdb.Pdb"),
         *("object.__getattr__", "object.__setattr__", "object.__delattr__"),
         *("sys._getframe", "sys._getframemodulename", "sys.settrace", "sys.setprofile", "sys.unraisablehook"),
     )
@@ -22,8 +22,8 @@ _HARMLESS = frozenset(
 """The audit events of what stays inside an interpreter. Bytecode that no compiler made (code.__new__, marshal.loads)
 does not: it reaches any memory."""
 _UNHEARD = {
-    "posix": "access getpriority lstat mkfifo mknod nice readlink sched_setaffinity sched_setparam sched_setscheduler "
-    "setpgid setpgrp setpriority setsid stat statvfs sync",
+    "posix": "access getpriority lstat mkdir mkfifo mknod nice readlink sched_setaffinity sched_setparam "
+    "sched_setscheduler setpgid setpgrp setpriority setsid stat statvfs sync",
     "_posixsubprocess": "fork_exec",
     "_multiprocessing": "sem_unlink",
     "_posixshmem": "shm_unlink",
@@ -34,7 +34,7 @@ _UNHEARD = {
 _NEVER = ("ctypes", "_ctypes", "_interpreters", "_xxsubinterpreters")
 """Modules that other modules import too: they reach any memory, or make interpreters without this one's hook."""
 _ABSENT = frozenset(("lstat", "readlink", "stat", "statvfs"))
-"""Functions of `_UNHEARD` for which there is no file: who asks only whether there is one gets an answer."""
+"""Functions of `_UNHEARD` for which there is no file: what only asks whether there is one gets an answer."""
 _HIDDEN = frozenset(
     (
         *("os", "posix", "posixpath", "_signal", "signal", "resource", "select", "json", "_json", "gc"),
@@ -112,14 +112,22 @@ def _refusing(name):
     def refuse(*_, **__):
         raise Refused(name)
 
-    def is_absent(path=None, *_, **__):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    def is_absent(path, *_, **__):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(path))
 
-    def has_no_access(*_, **__):
+    def has_no_access(path, *_, **__):
+        _path(path)
         return False
 
+    def made(path, *_, **__):  # for files to be written, of which nothing is kept either
+        _path(path)
+
     called = name.partition(".")[2]
-    return has_no_access if called == "access" else is_absent if called in _ABSENT else refuse
+    return {"access": has_no_access, "mkdir": made, **dict.fromkeys(_ABSENT, is_absent)}.get(called, refuse)
+
+
+def _path(path):
+    return path if isinstance(path, int) else os.fspath(path)
 
 
 class _Nowhere(io.RawIOBase):

@@ -39,7 +39,8 @@ def may_be_imported(name, given):
 def may_be_loaded(name):
     """Whether a module is one of the standard library, which its other modules may import, too."""
     top, *below = name.split(".")
-    return top in sys.stdlib_module_names and top not in _REFUSED and "__main__" not in below  # which runs a program
+    known = top in sys.stdlib_module_names or top.startswith("_sysconfigdata_")  # whose name has the platform in it
+    return known and top not in _REFUSED and "__main__" not in below  # which runs a program
 
 
 def add_site_builtins():

@@ -5,6 +5,7 @@ built-in functions, wild objects, endless loops) ends or distorts its own trace 
 """
 
 import _signal as signal
+import errno
 import sys
 import time
 
@@ -184,7 +185,7 @@ class Submission:
             "error": error_name(error),
             "message": message(error),
             "class": class_name(type(error)),
-            "refused": error.event if type(error) is Refused and type(error.event) is str else "",
+            "refused": _refused(error),
             "lines": self._lines(error),
         }
         self.send(b"X", encoded(described).encode())
@@ -210,6 +211,13 @@ class Submission:
     def report_interruption(self, lines):
         """Say at which lines the program is when its time is used up."""
         self.send(b"H", encoded({"lines": lines[:_MOST_FRAMES]}).encode())
+
+
+def _refused(error):
+    """The name of the call that was refused, where that is what an error says."""
+    if type(error) is Refused and type(error.event) is str:
+        return error.event
+    return "what makes a pipe or the like" if type(error) is OSError and error.errno == errno.EMFILE else ""
 
 
 def _unreadable(error):
