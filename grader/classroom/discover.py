@@ -249,6 +249,8 @@ class Submitted:
     students: tuple[Student, ...] = ()
     source: Source | None = None
     failure: str = ""
+    is_absent: bool = False
+    """Whether an export lists it, but lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,15 +302,14 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
             failures[stem] = f"{entry.shown}: {reason}"
         elif reason:
             skipped.append(Skipped(name=one_line(entry.name), reason=reason))
-    for name in listed_names:
-        if name not in named:
-            failures.setdefault(name, f"{one_line(entries.shown)}: {EXPORT} lists it, but there is no such folder")
+    absent = set(listed_names) - {*named, *failures}
+    failures |= dict.fromkeys(absent, f"{one_line(entries.shown)}: {EXPORT} lists it, but there is no such folder")
     submissions = [
         _submitted(name, entry, students.get(name, ()), source_name=source_name, rule=rule)
         for name, entry in named.items()
     ]
     submissions += [
-        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure)
+        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure, is_absent=name in absent)
         for name, failure in failures.items()
     ]
     if not submissions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,3 +193,39 @@ def test_an_archive_that_is_not_opened_needs_a_person(tmp_path: Path) -> None:
     assert [(one.name, unpack in one.failure) for one in zipped.submissions] == [
         ("ann", True), ("bob", True), ("cem", True),
     ]  # fmt: skip
+
+
+def test_an_export_replaces_what_its_students_handed_in_before(tmp_path: Path) -> None:
+    """A later hand-in has another name there. Who is listed without a folder keeps the result, as does a group's rest.
+
+    An earlier one of the same student is no second row.
+    """
+    folder = tmp_path / "export"
+
+    def hand_in(**people: str) -> dict[str, dict[str, str]]:
+        listed = [
+            f"submission_{name}:\n  :submitters:\n"
+            + "".join(f"  - :name: {who}\n    :sid: '{who}'\n" for who in group.split())
+            for name, group in people.items()
+        ]
+        put(folder / "submission_metadata.yml", "".join(listed).encode())
+        grade("batch", "export", "--lab", "counter", "--jobs", "1", cwd=tmp_path)
+        table = csv.DictReader(io.StringIO(grade("export", cwd=tmp_path).out))
+        return {f"{row['submission']} {row['sid']}": row for row in table}
+
+    for number in (1, 2, 3):
+        put(folder / f"submission_{number}" / NAME)
+    first = hand_in(**{"1": "Ann", "2": "Bob", "3": "Cem Dan"})
+    for number in (1, 2, 3):
+        shutil.rmtree(folder / f"submission_{number}")
+    put(folder / "submission_8" / NAME, OTHER)
+    put(folder / "submission_9" / NAME, OTHER)
+    second = hand_in(**{"2": "Bob", "8": "Ann", "9": "Cem"})
+    remark = "kept from run 1: nothing newer was handed in"
+
+    assert {row["score"] for row in first.values()} == {"100"}
+    assert {name: (row["score"], row.get("remark", "")) for name, row in second.items()} == {
+        "submission_2 Bob": ("100", remark), "submission_3 Dan": ("100", remark),
+        "submission_8 Ann": ("60", ""), "submission_9 Cem": ("60", ""),
+    }  # fmt: skip
+    assert hand_in(**{"2": "Bob", "8": "Ann", "9": "Cem"}) == second
