@@ -53,9 +53,7 @@ def _starter(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     """Yield the files that students start with: those of the assignment, and the grader with the public cases."""
     for name, path in lab.starter.items():
         yield File(name=name, content=path.read_bytes())
-    handout = lab.cases / "handout.md"
-    if handout.is_file():
-        yield File(name="HANDOUT.md", content=handout.read_bytes())
+    yield File(name="HANDOUT.md", content=(lab.cases / "handout.md").read_bytes())
     yield _filled("starter_readme.md", "README.md", lab)
     yield _filled("starter_check.sh", "check", lab, runs=True)
     yield _filled("starter_grade.sh", "scripts/grade", lab, runs=True)

@@ -46,7 +46,7 @@ OPERATIONS = {
     "free": call(REQUEST, task="Part 1"),
     "preempt": call(REQUEST, task="Part 1"),
     "evict": call(BLOCK_IDS, task="Part 1"),
-    "spoil": call(task="Constraints"),
+    "spoil": call(task="Constraint 5"),
     "lcm": call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
     "alloc": call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
     "free_page": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),

@@ -12,7 +12,7 @@ from grader.bundles.bundle import File, put
 from grader.bundles.platforms import BUNDLES
 from grader.bundles.tree import tree
 from grader.core.errors import UsageError
-from grader.labs import open_lab
+from grader.labs import LABS, open_lab
 from grader.tests.support.command import grade
 
 FILES = (File(name="a", content=b"1"), File(name="b/c", content=b"2", runs=True))
@@ -30,6 +30,15 @@ def test_help_lists_all_bundles() -> None:
 
     assert [name for name in BUNDLES if f"{name}, " not in said] == []
     assert (wrong.code, "did you mean gradescope?" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_students_begin_with_the_handout(name: str) -> None:
+    """As it is in the lab's folder of cases."""
+    lab = open_lab(name)
+    files = {file.name: file.content for file in BUNDLES["starter"].make(lab, ())}
+
+    assert files["HANDOUT.md"] == (lab.cases / "handout.md").read_bytes()
 
 
 def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

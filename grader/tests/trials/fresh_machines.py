@@ -110,9 +110,6 @@ def _made(suite: str, root: Path) -> None:
     for home in ("root", f"home/{_USER}"):
         shutil.rmtree(root / home / "clone", ignore_errors=True)
         _must("git", "clone", "--quiet", "--no-hardlinks", ROOT, root / home / "clone")
-        documents = root / home / "shared"  # the handout, which a test reads from there
-        if (ROOT.parent / "shared").is_dir() and not documents.exists():
-            shutil.copytree(ROOT.parent / "shared", documents)
     _must("chroot", root, "chown", "-R", f"{_USER}:{_USER}", f"/home/{_USER}")
 
 

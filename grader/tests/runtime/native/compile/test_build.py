@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from collections.abc import Mapping
 from dataclasses import replace
@@ -70,13 +71,24 @@ def without(name: str) -> bytes:
 
 def test_the_handouts_command_is_what_runs_and_what_is_recorded() -> None:
     """Not a flag more or less, in its order."""
-    handout = next((ROOT.parent / "shared" / "seeds").glob("000_*.txt"), None)
+    handout = (lab().cases / "handout.md").read_text(encoding="utf-8")
     result = built(RIGHT)
 
     assert result.program is not None
     assert result.findings == ()
     assert result.command == COMMAND
-    assert handout is None or COMMAND in handout.read_text(encoding="utf-8").splitlines()
+    assert COMMAND in handout.splitlines()
+
+
+def test_the_handout_declares_what_the_header_does() -> None:
+    """The same structures and calls, line by line; comments and blanks do not matter."""
+    header = (ROOT / "grader/labs/paged_kv/llm_memory.h").read_text(encoding="utf-8")
+    handout = (lab().cases / "handout.md").read_text(encoding="utf-8")
+    shown = "".join(re.findall(r"^```c\n(.*?)^```", handout, re.MULTILINE | re.DOTALL))
+    ours, theirs = (re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines() for text in (header, shown))
+
+    declared = [line.strip() for line in ours if line.strip() and not line.startswith("#")]
+    assert [line.strip() for line in theirs if line.strip()] == declared
 
 
 @pytest.mark.parametrize(
