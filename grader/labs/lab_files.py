@@ -29,7 +29,7 @@ from reference.operation import Operation, Trace
 from reference.oracle import Generator, Oracle
 
 if TYPE_CHECKING:
-    from grader.judge.plain_judge import Invariants
+    from grader.judge.plain_judge import Codec, Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
@@ -47,10 +47,11 @@ def load_lab(
     calls: Mapping[str, Signature],
     facets: Sequence[Facet],
     oracle: str,
-    runtime: Runtime,
+    runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
     predicates: Mapping[str, Predicate] = _PREDICATES,
     invariants: Invariants | None = None,
+    codec: Codec | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
     example: str = "",
     most_targets: int = 1,
@@ -62,16 +63,18 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory". `model` is a judging of the lab's own, `predicates` are what its mistakes name in
-    `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `stand_ins` other files
-    that students must not have, `others` those of `Lab`.
+    `oracle` is "module:factory". `runtime` may be made of the model. `model` is a judging of the lab's own, `predicates`
+    are what its mistakes name in `where`, `invariants` tells what can never be so, `codec` is the form of records,
+    `code` are files by which cases are read, `stand_ins` other files that students must not have, `others` those of
+    `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
-    factory = model or _plain_model(oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
+    judging = {"codec": codec} if codec else {}
+    factory = model or _plain_model(oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants, **judging)
     return Lab(
         name=name,
         title=title,
@@ -92,7 +95,7 @@ def load_lab(
         rubric=rules,
         read_rubric=partial(rubric.load, facets=names, calls=calls),
         model=factory,
-        runtime=runtime,
+        runtime=runtime(factory) if callable(runtime) else runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
         generator=_generator(oracle, recorded),
         oracle_files=(*files, *stand_ins) if model is None and not recorded else (),

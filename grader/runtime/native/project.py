@@ -66,6 +66,23 @@ _ONLY_RETURNS = re.compile(
 )
 
 
+_DECLARED = re.compile(r"^(\w[\w ]*[\s*]+)(\w+)\(([^;{}]*)\);", re.MULTILINE)
+
+
+def functions_of(header: Path, refusing: Mapping[str, str]) -> dict[str, str]:
+    """Return a stub of each function that a header declares; `refusing` has what some of them return.
+
+    Others return 0 or NULL. Each parameter has a name there.
+    """
+    stubs = {}
+    for returns, name, parameters in _DECLARED.findall(_COMMENT.sub("", header.read_text(encoding="utf-8"))):
+        unused = "".join(f"(void){each}; " for each in re.findall(r"(\w+)\s*(?:,|$)", parameters) if each != "void")
+        value = refusing.get(name, "NULL" if "*" in returns else "0")
+        result = "" if returns.split() == ["void"] else f"return {value}; "
+        stubs[name] = f"{returns}{name}({parameters}) {{ {unused}{result}}}"
+    return stubs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CProject:
     """What a C lab is built from."""

@@ -8,10 +8,16 @@
 /* One operation of a trace, as the grader sends it. */
 struct call {
     int32_t code;      /* index into the lab's list of operations */
-    int32_t target;    /* number of the engine, 0 for a NULL engine */
-    int32_t nulls;     /* bit i: argument i is NULL */
-    int32_t argument[5];
+    int32_t target;    /* number of the object that it goes to, 0 for NULL */
+    int32_t first, count; /* its arguments among those of the case */
 };
+
+/* An argument by its place, from 0: whether it is NULL or not there; a number, 0 for none; the ints of a list, or the
+ * bytes of a text, with their number. */
+int harness_is_null(const struct call *call, int place);
+int64_t harness_number(const struct call *call, int place);
+const int32_t *harness_ints(const struct call *call, int place, size_t *count);
+const char *harness_bytes(const struct call *call, int place, size_t *count);
 
 enum { MOST_SPANS = 2 };
 
@@ -72,6 +78,32 @@ void harness_put(int32_t word);
 /* The same for a word that describes what lies at this address. */
 void harness_put_of(const void *address, int32_t word);
 void harness_put_words(const void *words, size_t count);
+/* --- the record as named values (values.c): lab_record calls begin_state, the functions below, and end_state. A name is
+ * that of the reference's state, and NULL in a list. In the reference's order equal states are equal bytes. ---------- */
+
+void begin_state(void);
+void end_state(void);
+void put_number(const char *name, int64_t value);
+/* What the student's code may have set: the line that set it can then be found. Entries behind an allocation that is too
+ * small count as 0. */
+void put_int(const char *name, const int *where);
+void put_ints(const char *name, const int *ints, size_t count);
+void put_text(const char *name, const char *text);
+/* Return whether `need` bytes can be read at this address, and were not read before in this record. Otherwise the value
+ * is put: null, or what is wrong with the pointer. */
+int put_pointer(const char *name, const void *address, size_t need);
+void open_object(const char *name);
+void open_list(const char *name);
+void close_part(void);
+/* What the call returned: a number, null, or a pointer, which is called `text` where it can be read. */
+void reply_number(int64_t value);
+void reply_nothing(void);
+void reply_pointer(const char *text, const void *address, size_t need);
+int reply_is(int64_t number);
+int reply_is_null(void);
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
 /* Called by lab_start: in this case each allocation lies below the one before, and not above it. */
 void harness_fall(void);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
