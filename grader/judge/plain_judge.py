@@ -2,7 +2,7 @@
 
 A record is {"reply": REPLY, "state": STATE}, as canonical JSON or as a lab's `Codec` has it. REPLY is {"returned":
 VALUE}, or {"raised": CLASS} for one of the lab's error classes. A part of the state that could not be read of the
-program is {"!": CLASS}, with the class of the error that reading it raised, or with what is wrong with a pointer.
+program is {"!": CLASS}, with the class of the error that reading it raised, or with what is wrong with it.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ judging, no decoding and no pictures of its own: labs/README.md says how one is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import Case, JsonValue, Signature
+from grader.core.case import Case, JsonValue, Number, Signature, Word
 from grader.core.model import ModelFactory
 from grader.core.plain import EACH
 from grader.core.rubric import Facet
@@ -20,12 +20,14 @@ from grader.judge.plain_judge import Codec
 from grader.labs.lab_files import load_lab
 from grader.labs.plain_picture import picture
 from grader.runtime.native import values
-from grader.runtime.native.project import FLAGS, CProject, Driver, functions_of
+from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
-from reference.operation import Argument
+from reference.operation import Argument, Trace
 from reference.oracle import CannotGoOn
 
 _TEMPLATE = Path(__file__).with_name("repro.c.jinja")
+_REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
+_NO_SETTINGS: Mapping[str, Number] = {}
 _INTS = range(-(2**31), 2**31)
 
 
@@ -38,16 +40,22 @@ def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:
     return JsonValue(name, wanted, fits)
 
 
+def call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
+    """Return the signature of a call that returns a number, null, or the name of what a pointer points to."""
+    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, task=task)
+
+
 def c_lab(
     name: str,
     title: str,
-    *,
     folder: Path,
     header: str,
+    *,
     operations: Mapping[str, Signature],
     facets: Sequence[Facet],
     oracle: str,
     cases: Path,
+    settings: Mapping[str, Number] = _NO_SETTINGS,
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
@@ -64,8 +72,10 @@ def c_lab(
         functions=functions_of(folder / f"{header}.h", refusing),
     )
 
+    numbers = partial(_settings, settings)
+
     def runtime(model: ModelFactory) -> NativeRuntime:
-        driver = Driver(operations=operations, settings=lambda _: (), places=partial(_places, facets), model=model)
+        driver = Driver(operations=operations, settings=numbers, places=partial(_places, facets), model=model)
         return NativeRuntime(project=project, driver=driver)
 
     return load_lab(
@@ -73,21 +83,23 @@ def c_lab(
         title=title,
         cases=cases,
         calls=operations,
+        settings=settings,
         facets=facets,
         oracle=oracle,
         runtime=runtime,
         codec=Codec(encode=values.encode, decode=values.decode),
         picture=partial(picture, facets),
-        reproduce=partial(_reproduce, project, operations),
-        reproduce_command=f"{_command(project)} && ./repro",
+        reproduce=partial(_reproduce, project=project, codes=[*operations], settings=numbers),
+        reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
         starter={project.source_name: folder / "starter.c", project.header.name: project.header},
         code=(project.driver,),
         **others,
     )
 
 
-def _command(project: CProject) -> str:
-    return " ".join(("gcc", *FLAGS, project.source_name, "repro.c", "-o", "repro"))
+def _settings(settings: Mapping[str, Number], trace: Trace) -> tuple[int, ...]:
+    """The numbers that lab_start gets: those of the case, in the order of the lab; 0 for one that it does not have."""
+    return tuple(trace.settings.get(name, 0) for name in settings)
 
 
 def _places(facets: Sequence[Facet], record: bytes, _: int) -> dict[str, int]:
@@ -116,11 +128,18 @@ def _entry(facet: Facet, path: tuple[str, ...]) -> str | None:
     return (entries + list(path[len(steps) :]) or [""])[0]
 
 
-def _reproduce(project: CProject, operations: Mapping[str, Signature], case: Case, operation: int) -> str:
+def _reproduce(
+    case: Case,
+    operation: int,
+    *,
+    project: CProject,
+    codes: Sequence[str],
+    settings: Callable[[Trace], tuple[int, ...]],
+) -> str:
     """Return a program of the case up to that operation (counted from 0): the driver, the calls, what must be there."""
     from grader.runtime.native.c_program import c_string, render  # noqa: PLC0415 - few gradings make one
 
-    codes = {name: code for code, name in enumerate(operations)}
+    text = project.driver.read_text(encoding="utf-8")
     calls, lists, count = [], [], 0
     for each in case.trace.operations[: operation + 1]:
         arguments = []
@@ -136,16 +155,18 @@ def _reproduce(project: CProject, operations: Mapping[str, Signature], case: Cas
                 assert isinstance(content, tuple)
                 lists.append(", ".join(map(str, content)) or "0")
                 arguments.append(f"{{2, {len(content)}, list_{len(lists)}}}")
-        calls.append((codes[each.name], each.target or 0, count, arguments, str(each)))
+        calls.append((codes.index(each.name), each.target or 0, count, arguments, str(each)))
         count += len(arguments)
     expected = values.decode(case.expected.records[operation])
     return render(
         _TEMPLATE,
         title=case.title,
         name=case.name,
-        command=_command(project),
+        command=project.command_with("repro.c", "repro"),
         header=project.header.name,
-        driver=project.driver.read_text(encoding="utf-8"),
+        driver=text,
+        starts="lab_start" in text,
+        settings=[*settings(case.trace), 0],
         interface=(Path(values.__file__).parent / "harness" / "harness.h").read_text(encoding="utf-8"),
         lists=lists,
         calls=calls,

@@ -63,7 +63,7 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory". `runtime` may be made of the model. `model` is a judging of the lab's own, `predicates`
+    `oracle` is "module:factory", `runtime` may be made of the model. `model` is a judging of its own, `predicates`
     are what its mistakes name in `where`, `invariants` tells what can never be so, `codec` is the form of records,
     `code` are files by which cases are read, `stand_ins` other files that students must not have, `others` those of
     `Lab`.
@@ -73,8 +73,8 @@ def load_lab(
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
-    judging = {"codec": codec} if codec else {}
-    factory = model or _plain_model(oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants, **judging)
+    parts = {"oracle": engine, "calls": calls, "facets": tuple(facets), "invariants": invariants, "codec": codec}
+    factory = model or _plain_model(parts)
     return Lab(
         name=name,
         title=title,
@@ -132,10 +132,10 @@ def _generate(oracle: str, *names: str) -> Generator | None:
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
-def _plain_model(**parts: Any) -> ModelFactory:
+def _plain_model(parts: Mapping[str, Any]) -> ModelFactory:
     from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
 
-    return partial(PlainModel, **parts)
+    return partial(PlainModel, **{name: part for name, part in parts.items() if part is not None})
 
 
 def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

@@ -107,8 +107,6 @@ def lab() -> Lab:
         header=_HERE / "llm_memory.h",
         driver=_HERE / "driver.c",
         functions=functions_of(_HERE / "llm_memory.h", {name: _OPERATIONS[name].refusals[0] for name in _CALLS}),
-            _HERE / "llm_memory.h", {name: call.refusals[0] for name, call in _OPERATIONS.items() if call.refusals}
-        ),
     )
     return load_lab(
         name="paged_kv",

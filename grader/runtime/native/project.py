@@ -98,6 +98,10 @@ class CProject:
         """The handout's command for an object file."""
         return ("gcc", *FLAGS, "-c", self.source_name, "-o", self.object_name)
 
+    def command_with(self, source: str, program: str) -> str:
+        """The handout's command for a program of the submission and another source."""
+        return " ".join(("gcc", *FLAGS, self.source_name, source, "-o", program))
+
     @property
     def stubs(self) -> str:
         """A C file with all stubs: a submission that does nothing."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import secrets
 import struct
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -237,7 +236,7 @@ def _encode(argument: Argument, lists: bytearray) -> bytes:
     if argument is None or argument == NULL:
         return _ARGUMENT.pack(_NULL, 0)
     assert isinstance(argument, str | tuple)
-    content = argument.encode() if isinstance(argument, str) else array("i", argument).tobytes()
+    content = argument.encode() if isinstance(argument, str) else struct.pack(f"<{len(argument)}i", *argument)
     start, length = len(lists) // _WORD, len(argument if isinstance(argument, tuple) else content)
     lists += content + bytes(-len(content) % _WORD)
     return _ARGUMENT.pack(_LIST, start | length << 32)

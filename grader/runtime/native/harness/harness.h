@@ -33,23 +33,26 @@ struct contract {
 /* What a pointer of the student's code points to; grader/labs/paged_kv/judging/record.py has the same numbers. */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
-/* --- functions of the lab --------------------------------------------------------------------------------------- */
+/* --- functions of the lab: those behind lab_parts have a default (values.c) -------------------------------------- */
 
-/* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. */
-void lab_start(const int32_t *settings);
 /* Do one operation, with harness_forbid around it where there is a contract (NULL: natively).
  * Returns 0 for a poke that does not fit the state; the case ends there. */
 int lab_apply(const struct call *call, const struct contract *contract);
-/* Return whether the last call said that it failed. */
-int lab_refused(void);
 /* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
-/* Return whether this address lies in memory that the student's functions got from the lab, and must not free. */
-int lab_lends(const void *address);
 /* Pass every part of the memory of the lab that a call changes, its own and that which it lends. The parts, and what was
  * passed before them, may be written anew by `part`; see closure.c. */
 void lab_parts(void (*part)(void *start, size_t size));
-/* Call harness_root with every pointer that the caller of the student's functions keeps. */
+/* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. Default: fill
+ * lab_parts with zeros. */
+void lab_start(const int32_t *settings);
+/* Return whether the last call said that it failed. Default: it replied -1 or null. */
+int lab_refused(void);
+/* Return whether this address lies in memory that the student's functions got from the lab, and must not free. Default:
+ * it lends nothing. */
+int lab_lends(const void *address);
+/* Call harness_root with every pointer that the caller of the student's functions keeps. Default: with every word of
+ * lab_parts. */
 void lab_roots(void);
 
 /* --- functions of the harness ----------------------------------------------------------------------------------- */
@@ -99,8 +102,6 @@ void close_part(void);
 void reply_number(int64_t value);
 void reply_nothing(void);
 void reply_pointer(const char *text, const void *address, size_t need);
-int reply_is(int64_t number);
-int reply_is_null(void);
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
