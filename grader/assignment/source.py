@@ -30,14 +30,19 @@ _MOST_NAMED = 5
 _MOST_HEADERS = 20
 _MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
-LINK = "is a symbolic link; submit the file itself"
-"""Why a link is not read."""
+_LINK = "is a symbolic link; submit the file itself"
 _UTF_16 = "is saved as UTF-16, which compilers do not read; save it as UTF-8 (in most editors: Save with Encoding)"
-_NO_SOURCES = {
+ARCHIVES = frozenset({".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar"})
+"""The extensions of archives that are never opened."""
+NOT_OPENED = "an archive of this kind is not opened; unpack it"
+_ARCHIVES = {
     b"PK\x03\x04": "is a zip archive and no source; unpack it, and submit the file in it",
     b"\x1f\x8b": "is a gzip archive and no source; unpack it, and submit the file in it",
     b"7z\xbc\xaf": "is a 7z archive and no source; unpack it, and submit the file in it",
     b"Rar!": "is a RAR archive and no source; unpack it, and submit the file in it",
+}
+_NO_SOURCES = {
+    **_ARCHIVES,
     b"\x7fELF": "is a compiled program and no source; submit the text that it was made of",
     b"%PDF-": "is a PDF and no source; submit the text itself",
     b"\xff\xfe": _UTF_16,
@@ -62,8 +67,8 @@ class Source:
     own_headers: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     finding: Finding | None = None
-    is_link: bool = False
-    """Whether the file is a link, so that nothing was read."""
+    is_unread: bool = False
+    """Whether there is only a link or an archive: what it leads to or holds was not read, and may be right."""
 
     @property
     def sha256(self) -> str:
@@ -90,8 +95,10 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
         if not nearest:
-            message = _none_found(path, source_name, chain(*levels)) + _where_to(path, source_name, graders)
-            return Source(name=name, finding=_finding(rule, message))
+            entries = list(chain(*levels))
+            archives = [Path(entry) for entry in entries if _is_archive(entry)]
+            message = _none_found(path, source_name, entries, archives) + _where_to(path, source_name, graders)
+            return Source(name=name, finding=_finding(rule, message), is_unread=bool(archives))
         if len(nearest) > 1:
             listed = ", ".join(_some(path, nearest))
             raise UsageError(f"{name}: several files can be graded: {listed}; give the path of one of them")
@@ -187,7 +194,8 @@ def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Sourc
         with _entered(folder, path.parent.relative_to(folder)) as place:
             content = _content(path.name, place)
             if isinstance(content, str):
-                return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_link=content == LINK)
+                is_unread = content in (_LINK, *_ARCHIVES.values())
+                return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_unread=is_unread)
             return replace(source, content=content, own_headers=_headers(place))
     except OSError as error:
         error.filename = str(path)
@@ -213,7 +221,7 @@ def _content(name: str, place: int) -> bytes | str:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return LINK
+            return _LINK
         if error.errno == errno.ENXIO:
             return "is not a regular file"
         raise
@@ -254,13 +262,18 @@ def _headers(place: int) -> dict[str, bytes]:
     return headers
 
 
-def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:
+def _is_archive(entry: os.DirEntry[str]) -> bool:
+    is_named_so = Path(entry.name).suffix.lower() in ARCHIVES and not entry.name.startswith(".")
+    return is_named_so and not entry.is_dir(follow_symlinks=False)
+
+
+def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]], archives: Sequence[Path]) -> str:
     suffix = Path(source_name).suffix
     sources = [Path(entry) for entry in entries if entry.name.lower().endswith(suffix)]
-    if not sources:
-        return f"there is no {source_name} in the folder, and no other {suffix} file"
-    listed = ", ".join(_some(folder, sources))
-    return f"there is no {source_name} in the folder (names are case-sensitive); it contains: {listed}"
+    listed, packed = (", ".join(_some(folder, paths)) for paths in (sources, archives))
+    other = f" (names are case-sensitive); it contains: {listed}" if sources else f", and no other {suffix} file"
+    unpack = f"; {packed}: {NOT_OPENED}, and submit the file in it" if archives else ""
+    return f"there is no {source_name} in the folder{other}{unpack}"
 
 
 def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -40,10 +40,14 @@ def plan(
     *,
     overrides: Collection[Override] = (),
     roster: Roster | None = None,
+    earlier: Collection[Entry] = (),
 ) -> Run:
     """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
-    entries, sources = [], {}
+    entries, sources = [_planned(entry, grading) for entry in earlier], {}
+    names = {entry.submission for entry in earlier}
     for submission in submitted:
+        if submission.name in names:  # an export lists it, but lacks it
+            continue
         source, known = submission.source, None
         if source is not None:
             source = replace(source, own_headers=meant_headers(source))
@@ -58,9 +62,45 @@ def plan(
             failure=submission.failure,
         )
         entries.append(entry)
+    entries.sort(key=lambda entry: entry.submission)
     store.add_sources(sources.items())
     run = _run(grading, place_of(folder), roster)
     return store.add_run(run, entries, overrides, _missing(roster, entries))
+
+
+def earlier_entries(
+    store: Store, run: Run | None, submitted: Collection[Submitted], roster: Roster | None
+) -> tuple[Entry, ...]:
+    """Return what was handed in for a run before, and has no newer submission in its place.
+
+    What is `submitted` now is in the place of the submission of the same name, and of all those of the same students,
+    as far as sid or email say who that is.
+    """
+    if run is None:
+        return ()
+    entries = [result.entry for result in store.results(run)]
+    there = [submission for submission in submitted if not submission.is_absent]
+    names = {submission.name for submission in there}
+    people = {_identity(student) for submission in there for student in submission.students} - {""}
+    who = roster.students(entry.submission for entry in entries) if roster is not None else {}
+    earlier = []
+    for entry in entries:
+        students = who.get(entry.submission) or entry.students
+        left = tuple(student for student in students if _identity(student) not in people)
+        is_replaced = entry.submission in names or (bool(students) and not left)
+        if not is_replaced and (entry.source is not None or students):  # else a file that is nobody's is gone
+            earlier.append(replace(entry, students=left, since=entry.since or run.id))
+    return tuple(earlier)
+
+
+def _identity(student: Student) -> str:
+    """Return what identifies a student in another run; a name alone does not."""
+    return student.sid or student.email
+
+
+def _planned(entry: Entry, grading: GradingPlan) -> Entry:
+    """Return an entry of another run as one of a run that is graded by this plan."""
+    return replace(entry, key=grading.key(entry.source), failure="") if entry.source is not None else entry
 
 
 def place_of(folder: Path) -> str:
@@ -72,12 +112,7 @@ def replan(
     store: Store, grading: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
 ) -> Run:
     """Store a run of the same submissions, as submitted then, with the current plan and, when given, a new roster."""
-    entries = [
-        replace(result.entry, key=grading.key(result.entry.source), failure="")
-        if result.entry.source is not None
-        else result.entry
-        for result in store.results(run)
-    ]
+    entries = [_planned(result.entry, grading) for result in store.results(run)]
     again = replace(_run(grading, run.folder, roster), beside=run.id)
     if roster is None:
         return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
@@ -104,8 +139,12 @@ def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
     return True
 
 
-def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, ...]:
-    return roster.missing(entry.submission for entry in entries) if roster is not None else ()
+def _missing(roster: Roster | None, entries: Sequence[Entry]) -> tuple[Student, ...]:
+    if roster is None:
+        return ()
+    known = {_identity(student) for entry in entries for student in entry.students} - {""}
+    missing = roster.missing(entry.submission for entry in entries)
+    return tuple(student for student in missing if _identity(student) not in known)
 
 
 def settings_of(run: Run) -> Settings:

@@ -106,13 +106,23 @@ TABLES = (
     ) WITHOUT ROWID
     """,
 )
-GIVEN_UP = """
+LATER_TABLES = {
+    "given_up": """
     CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice
         key         TEXT PRIMARY KEY,
         reason      TEXT NOT NULL
     ) WITHOUT ROWID
-"""
-"""One more table. A store that was made before it existed gets it when it is opened; older graders ignore it."""
+    """,
+    "kept": """
+    CREATE {kind} IF NOT EXISTS kept (                  -- results of submissions that an earlier run took in
+        run         INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        submission  TEXT NOT NULL,
+        since       INTEGER NOT NULL,                   -- that run, which may be removed
+        PRIMARY KEY (run, submission)
+    ) WITHOUT ROWID
+    """,
+}
+"""More tables. A store that was made before they existed gets them when it is opened; older graders ignore them."""
 _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
 _REMEDIES = {
@@ -271,7 +281,8 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = FULL")  # finished results survive a power cut too
         connection.execute("PRAGMA foreign_keys = ON")
         _make_tables(connection)
-        connection.execute(GIVEN_UP.format(kind="TABLE"))
+        for table in LATER_TABLES.values():
+            connection.execute(table.format(kind="TABLE"))
         yield connection
 
 
@@ -290,8 +301,9 @@ def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(connection):
         connection.row_factory, connection.text_factory = sqlite3.Row, _text
         _check(connection, path)
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'given_up'").fetchone() is None:
-            connection.execute(GIVEN_UP.format(kind="TEMP TABLE"))  # in memory: the file is not changed
+        for name, table in LATER_TABLES.items():
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is None:
+                connection.execute(table.format(kind="TEMP TABLE"))  # in memory: the file is not changed
         yield connection
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
-from grader.assignment.source import LINK, Source
+from grader.assignment.source import ARCHIVES, NOT_OPENED, Source
 from grader.classroom.roster import Roster
 from grader.classroom.submission_metadata import submitters
 from grader.classroom.zip_archive import MACOS, ZIP, Archive, Member, collect_zipped, opened, was_unpacked
@@ -69,6 +69,17 @@ class ClassEntry:
     def is_zip(self) -> bool:
         """Whether it is named like a zip."""
         return self.kind is not EntryKind.FOLDER and Path(self.name).suffix.lower() == ZIP
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is named like an archive that is not opened."""
+        return self.kind is EntryKind.FILE and Path(self.name).suffix.lower() in ARCHIVES
+
+    @property
+    def stem(self) -> str:
+        """Its name without the extension, in one line."""
+        stem = one_line(Path(self.name).stem)
+        return stem.removesuffix(".tar") if self.is_archive else stem
 
     def may_be_submission(self, source_name: str) -> bool:
         """Whether it is a folder, a zip, a file with the extension of `source_name`, or unknown."""
@@ -238,6 +249,8 @@ class Submitted:
     students: tuple[Student, ...] = ()
     source: Source | None = None
     failure: str = ""
+    is_absent: bool = False
+    """Whether an export lists it, but lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +292,7 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
     _require_class(entries, named, source_name)
     exported = _listed(entries) if roster is None and entries.is_export else None
     people = roster or exported
-    stems = [one_line(Path(entry.name).stem) for entry, _ in reasons]
+    stems = [entry.stem for entry, _ in reasons]
     listed_names = [name for name, _ in exported.rows] if exported is not None else []
     students = people.students([*named, *stems, *listed_names]) if people is not None else {}
     failures: dict[str, str] = {}
@@ -289,15 +302,14 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
             failures[stem] = f"{entry.shown}: {reason}"
         elif reason:
             skipped.append(Skipped(name=one_line(entry.name), reason=reason))
-    for name in listed_names:
-        if name not in named:
-            failures.setdefault(name, f"{one_line(entries.shown)}: {EXPORT} lists it, but there is no such folder")
+    absent = set(listed_names) - {*named, *failures}
+    failures |= dict.fromkeys(absent, f"{one_line(entries.shown)}: {EXPORT} lists it, but there is no such folder")
     submissions = [
         _submitted(name, entry, students.get(name, ()), source_name=source_name, rule=rule)
         for name, entry in named.items()
     ]
     submissions += [
-        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure)
+        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure, is_absent=name in absent)
         for name, failure in failures.items()
     ]
     if not submissions:
@@ -313,14 +325,16 @@ def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEnt
     """Yield each entry with the reason why it is no submission; "" for a submission."""
     folders = {entry.name: entry for entry in entries.entries if entry.kind is EntryKind.FOLDER}
     for entry in entries.entries:
-        beside = folders.get(Path(entry.name).stem) if entry.is_zip else None
+        beside = folders.get(entry.stem) if entry.is_zip or entry.is_archive else None
         if entry.is_hidden:
             yield entry, HIDDEN
         elif entries.is_export and entry.name == EXPORT:
             yield entry, "the export's list of submissions"
         elif entries.is_export and not (entry.name.startswith("submission_") and entry.kind is EntryKind.FOLDER):
             yield entry, "not a submission's folder, as an export names them"
-        elif not entry.may_be_submission(source_name):
+        elif beside is not None and entry.is_archive:
+            yield entry, "an archive that is not opened, beside the folder of its name"
+        elif not (entry.is_archive or entry.may_be_submission(source_name)):
             yield entry, f"not a folder, a zip, or a file that ends in {Path(source_name).suffix}"
         elif beside is not None and _was_unpacked(entry, beside, source_name):
             yield entry, "unpacked already: the folder of its name has the same files"
@@ -344,17 +358,21 @@ def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEn
     """Return the entries by the names of their submissions; of several with one name, a folder has it first."""
     named: dict[str, ClassEntry] = {}
     for entry in sorted(entries, key=lambda entry: (entry.kind is not EntryKind.FOLDER, entry.name)):
-        path = Path(entry.name)
-        is_file = entry.is_zip or (entry.kind is not EntryKind.FOLDER and path.suffix == Path(source_name).suffix)
+        has_ending = entry.is_zip or entry.is_archive or Path(entry.name).suffix == Path(source_name).suffix
+        is_file = entry.kind is not EntryKind.FOLDER and has_ending
         full = one_line(entry.name)
-        names = chain([one_line(path.stem) if is_file else full, full], (f"{full} ({number})" for number in count(2)))
+        names = chain([entry.stem if is_file else full, full], (f"{full} ({number})" for number in count(2)))
         named[next(name for name in names if name not in named)] = entry
     return named
 
 
 def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], source_name: str) -> None:
     """Raise `UsageError` when the folder is one submission, because the only source file in it has the right name."""
-    sources = [entry.name for entry in named.values() if entry.kind is EntryKind.FILE and not entry.is_zip]
+    sources = [
+        entry.name
+        for entry in named.values()
+        if entry.kind is EntryKind.FILE and not (entry.is_zip or entry.is_archive)
+    ]
     if sources == [source_name]:
         shown = entries.shown
         step = "unpack it and grade run its folder" if shown.lower().endswith(ZIP) else f"grade run {shown}"
@@ -369,13 +387,14 @@ def _listed(entries: ClassEntries) -> Roster:
 
 
 def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, source_name: str, rule: str) -> Submitted:
-    source, failure = None, f"{entry.shown}: {entry.trouble}"
+    trouble = f"{NOT_OPENED} into a folder of its name" if entry.is_archive and not entry.trouble else entry.trouble
+    source, failure = None, f"{entry.shown}: {trouble}"
     try:
-        if not entry.trouble:
+        if not trouble:
             with entry.filled() as path:
-                source, failure = collect_zipped(path, source_name, rule, name=entry.shown), ""
-            if source.is_link:  # what it leads to may be right, so this is never a 0
-                source, failure = None, f"{entry.shown}: {source_name} {LINK}"
+                collected = collect_zipped(path, source_name, rule, name=entry.shown)
+            unread = collected.finding if collected.is_unread else None  # what was not read may be right, so never a 0
+            source, failure = (collected, "") if unread is None else (None, f"{entry.shown}: {unread.message}")
     except UsageError as error:
         failure = one_line(str(error))
     except OSError as error:

@@ -115,6 +115,7 @@ class Store:
             for entry in entries
         ]
         absent = sorted({_dumped(student) for student in missing})
+        earlier = [(entry.submission, entry.since) for entry in entries if entry.since is not None]
         parts = [
             run.lab,
             run.folder,
@@ -123,6 +124,7 @@ class Store:
             rows,
             absent,
             *([run.roster] if run.roster else []),
+            *([earlier] if earlier else []),
         ]
         decided = sorted(
             (override.submission, override.rule, override.points, override.reason, override.by)
@@ -140,6 +142,9 @@ class Store:
                 self.database.change_all("INSERT INTO overrides VALUES (?, ?, ?, ?, ?, ?)", of_run)
                 self.database.change_all(
                     "INSERT INTO missing VALUES (?, ?)", [(row["id"], student) for student in absent]
+                )
+                self.database.change_all(
+                    "INSERT INTO kept VALUES (?, ?, ?)", [(row["id"], *values) for values in earlier]
                 )
             self._fill_results(
                 row["id"], [(*values, entry.failure) for values, entry in zip(rows, entries, strict=True)]
@@ -271,8 +276,9 @@ class Store:
         for override in self.overrides(run):
             decided.setdefault(override.submission, []).append(override)
         for row in self.database.rows(
-            f"SELECT submission, students, notes, source, failure, reason, {_COLUMNS} "  # noqa: S608 - our words
-            "FROM results LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
+            f"SELECT submission, students, notes, source, failure, since, reason, {_COLUMNS} "  # noqa: S608 - our words
+            "FROM results LEFT JOIN kept USING (run, submission) "
+            "LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
             f"WHERE run = ? {condition} ORDER BY submission",
             *values,
         ):

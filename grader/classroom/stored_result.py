@@ -42,10 +42,12 @@ class Entry:
     """Why it could not be graded. Then it has no score."""
     needs_person: bool = False
     """Whether a person has to look at it: nothing could be read, or the grading broke twice."""
+    since: int | None = None
+    """The earlier run that took it in, where the class had nothing newer in its place; None: this run did."""
 
     @classmethod
     def of_row(cls, row: Row) -> Entry | None:
-        """Return the entry of a row of `results`, beside that of `given_up`; None when it is damaged."""
+        """Return the entry of a row of `results`, beside those of `kept` and `given_up`; None when it is damaged."""
         try:
             values = {
                 "submission": row["submission"],
@@ -55,6 +57,7 @@ class Entry:
                 "key": row["key"],
                 "failure": row["failure"] if row["reason"] is None else row["reason"],
                 "needs_person": row["source"] is None or row["reason"] is not None,
+                "since": row["since"],
             }
             return checked(cls, values)
         except DAMAGE:
@@ -212,8 +215,7 @@ class Result:
         entry = self.entry
         if self.stored is None:
             why = entry.failure or "it has not been graded yet"
-            submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
-            return ungraded(self.lab, submission, self.full, why, needs_person=self.needs_person)
+            return ungraded(self.lab, self._named(Submission(name="")), self.full, why, needs_person=self.needs_person)
         try:
             record = from_json(self.stored.json)
         except ValueError as error:
@@ -250,10 +252,14 @@ class Result:
         return self._of_its_own(record)
 
     def _of_its_own(self, record: Record) -> Record:
-        """Return the record with its submission's name, notes and students, and with the overrides applied."""
+        """Return the record with what its run knows of the submission, and with the overrides applied."""
+        return applied(replace(record, submission=self._named(record.submission)), self.overrides)
+
+    def _named(self, submission: Submission) -> Submission:
         entry = self.entry
-        submission = replace(record.submission, name=entry.submission, notes=entry.notes, students=entry.students)
-        return applied(replace(record, submission=submission), self.overrides)
+        return replace(
+            submission, name=entry.submission, notes=entry.notes, students=entry.students, kept_from=entry.since
+        )
 
 
 def _points(rules: Iterable[RuleScore]) -> str:

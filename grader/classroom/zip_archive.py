@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.assignment.source import Source, collect, levels_below
+from grader.assignment.source import ARCHIVES, Source, collect, levels_below
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.system.folders import private_folder
@@ -141,9 +141,10 @@ class Archive:
         self._write(path, member, MOST_TOTAL)
 
     def kinds(self, source_name: str) -> tuple[str, ...]:
-        """Return the extensions of what a submission can consist of: inner zips where no file is `source_name`."""
+        """Return the extensions of what a submission can consist of: archives only where no file is `source_name`."""
         kinds = (Path(source_name).suffix, ".h")
-        return kinds if any(member.parts[-1] == source_name for member in self.members) else (*kinds, ZIP)
+        has_source = any(member.parts[-1] == source_name for member in self.members)
+        return kinds if has_source else (*kinds, ZIP, *ARCHIVES)
 
     def _check(self, member: Member, seen: set[tuple[str, ...]], kinds: tuple[str, ...]) -> None:
         shown = self._shown(member)
@@ -326,7 +327,8 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
         raise UsageError(
             f"{name}: there is no {source_name} in it, and more than one zip: {listed}; keep only the right one"
         )
-    return collect_zipped(inner[0], source_name, rule, name=name, nested=nested) if inner else source
+    inside = collect_zipped(inner[0], source_name, rule, name=name, nested=nested) if inner else source
+    return source if source.is_unread and inside.path is None else inside
 
 
 def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:

@@ -20,7 +20,7 @@ from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.stored_result import Result, load_overrides
+from grader.classroom.stored_result import Entry, Result, load_overrides
 from grader.classroom.workers import Graded, ProcessPool, Workers
 from grader.cli.options import HowGraded, Selection, check_options, jobs_option, lab_named, lab_of_class, sandbox_option
 from grader.cli.parser import argument, option, path_option, repeated, shared
@@ -113,9 +113,9 @@ def batch(options: BatchOptions) -> ExitCode:
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
     Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command continues; results
-    that did not change since an earlier run come from the store. A submission without a score stops no other: it is
-    listed separately, and the same command tries it again. It needs a person when it cannot be read, or when grading it
-    failed twice.
+    that did not change since an earlier run come from the store, and whoever is not in the folder any more keeps what
+    was handed in for that run. A submission without a score stops no other: it is listed separately, and the same
+    command tries it again. It needs a person when it cannot be read, or when grading it failed twice.
 
     Exit code: 0 if all have all points, 1 if some do not, 2 for a wrong option, folder or file, 3 if some have no
     score, 130 after Ctrl-C.
@@ -137,7 +137,8 @@ def batch(options: BatchOptions) -> ExitCode:
     roster = _roster(options, lab.name)
     discovered = find_submissions(folder, lab.source_name, lab.rubric.judged(Judged.BUILD), roster)
     _report_entries(folder, discovered, roster)
-    names = [submission.name for submission in discovered.submissions]
+    earlier = _earlier(options, lab.name, discovered, roster)
+    names = [*(submission.name for submission in discovered.submissions), *(entry.submission for entry in earlier)]
     decided = None
     if options.people.overrides is not None:
         decided = load_overrides(options.people.overrides, lab.rubric, names)
@@ -146,7 +147,9 @@ def batch(options: BatchOptions) -> ExitCode:
         if decided is None:
             decided = _decided_before(run_store, lab.name, folder)
         last = run_store.known(lab.name, batches.place_of(folder))
-        run = batches.plan(run_store, plan, folder, discovered.submissions, overrides=decided, roster=roster)
+        run = batches.plan(
+            run_store, plan, folder, discovered.submissions, overrides=decided, roster=roster, earlier=earlier
+        )
         if last is not None and batches.rescore(run_store, plan, last, run):
             notify(f"since run {last.id} only points or what students see changed: its records are rescored")
         failed = grade_all(run_store, run, where=options.where, locks=locks, again=again)
@@ -191,6 +194,15 @@ def _roster(options: BatchOptions, lab: str) -> Roster | None:
         if run is not None and roster is not None:
             notify(f"the roster of run {run.id} stays; --roster FILE replaces it")
         return roster
+
+
+def _earlier(options: BatchOptions, lab: str, discovered: Discovered, roster: Roster | None) -> tuple[Entry, ...]:
+    """Return what an earlier run of the class took in, and nothing newer is there for."""
+    if not options.store.is_file():
+        return ()
+    with open_store(options.store) as store:
+        run = store.known(lab, batches.place_of(options.folder))
+        return batches.earlier_entries(store, run, discovered.submissions, roster)
 
 
 def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None) -> None:
@@ -273,9 +285,12 @@ def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = Tru
     accepted = 0
     without: list[str] = []
     people: list[str] = []
+    earlier: list[str] = []
     for result in store.results(run):  # one by one: all records together may be large
         table.add_row(*map(Text, _row(result)))
         accepted += result.verdict is Verdict.ACCEPTED
+        if result.entry.since is not None:
+            earlier.append(f"{result.name}: from run {result.entry.since}")
         if result.score is None:
             (people if result.needs_person else without).append(_why(result))
         else:
@@ -290,6 +305,7 @@ def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = Tru
     print(f"run {run.id}: {', '.join(parts)}")
     _list("no score until a person has looked at it", people, most=len(people))
     _list("no score yet; the same command tries again", without)
+    _list("kept, because nothing newer was handed in", earlier)
     _list("in the roster, but submitted nothing", [student.name for student in store.missing(run)])
     if people or without or failed:
         return ExitCode.JUDGE_ERROR
@@ -307,6 +323,7 @@ def _row(result: Result) -> list[str]:
     names = ", ".join(student.name for student in result.entry.students)
     decided = " (decided by people)" if result.overrides else ""
     points = "" if result.score is None else f"{result.score}{decided}"
+    points += f" (run {result.entry.since})" if result.entry.since is not None else ""
     rule = result.stored.rule if result.stored is not None else None
     return [escape(result.name), escape(names), result.verdict or "", points, rule or ""]
 

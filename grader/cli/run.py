@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.source import Source, collect
+from grader.assignment.source import ARCHIVES, NOT_OPENED, Source, collect
 from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
 from grader.cli.output import Detail, check_format, check_output
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
@@ -35,8 +35,6 @@ _SEARCH = (
 )
 _HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
-
-_ARCHIVES = frozenset({".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar"})
 
 _STAGES = {
     "collect": "looking for the file",
@@ -155,8 +153,8 @@ def _unpacked(path: Path, source_name: str, rule: str) -> Source | None:
 
     Raises `UsageError` for a zip that cannot be unpacked, and for archives of other kinds.
     """
-    if path.suffix.lower() in _ARCHIVES and path.is_file():
-        raise UsageError(f"{path}: an archive of this kind is not opened; unpack it, and give the folder")
+    if path.suffix.lower() in ARCHIVES and path.is_file():
+        raise UsageError(f"{path}: {NOT_OPENED}, and give the folder")
     if path.suffix.lower() != ".zip" or not path.is_file():
         return None
     from grader.classroom.zip_archive import collect_zipped

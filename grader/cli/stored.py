@@ -27,6 +27,7 @@ from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
 from grader.report.class_page import CLASS, SIMILAR, STUDENTS, ClassNote, class_page, page_names
 from grader.report.document import Document, View
 from grader.report.escape import escape
+from grader.report.phrases import kept_from
 
 _MOST_NAMED = 10
 _MOST_CASES = 8
@@ -170,6 +171,8 @@ def show(options: ShowOptions) -> ExitCode:
         result = result_of(store, run_named(store, options.run), options.submission)
     if result.entry.failure and not result.is_graded:
         notify(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
+    if remark := kept_from(result.record):
+        notify(f"{result.name}: {remark}")
     sys.stdout.write(FORMATS[options.format](result.record, options.detail.view()))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 

@@ -63,6 +63,8 @@ class Submission:
     """The lines of the source file, bounded."""
     students: tuple[Student, ...] = ()
     """Several for the submission of a group, none where they are unknown."""
+    kept_from: int | None = None
+    """In a class: the earlier run for which it was handed in, when nothing newer was handed in since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from hashlib import sha256
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome
 from grader.report.document import Document, View, web_page
-from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, points_lost, result_of
+from grader.report.phrases import NOT_RUN, counted, decisions_of, kept_from, needs_person, points_lost, result_of
 from grader.report.released import released
 
 SUSPECT = 0.3
@@ -182,7 +182,7 @@ class _ClassRow:
     causes: tuple[str, ...]
     """The names of its causes."""
     remarks: tuple[str, ...]
-    """What people decided after the grading, or why a person has to look at it."""
+    """What people decided after the grading, why a person has to look at it, and from which run it is kept."""
 
 
 def name_of(cause: Cause) -> str:
@@ -220,7 +220,7 @@ class _Tally:
         small = replace(
             record, submission=submission, outcomes=(), findings=(), advice=(), pictures=(), causes=(), output=""
         )
-        remarks = tuple(filter(None, [*decisions_of(record), needs_person(record)]))
+        remarks = tuple(filter(None, [*decisions_of(record), needs_person(record), kept_from(record)]))
         verdict, ran = result_of(record), bool(record.outcomes)
         return _ClassRow(record=small, verdict=verdict, ran=ran, failing=failing, causes=causes, remarks=remarks)
 
@@ -395,7 +395,7 @@ class _StudentRow:
     lost: tuple[tuple[str, int], ...]
     """Rules with their lost points, most points first."""
     remarks: tuple[str, ...]
-    """What people decided after the grading, or why a person has to look at it."""
+    """What people decided after the grading, why a person has to look at it, and from which run it is kept."""
     fails: str
     """The numbers of all failing cases and rules, for the filter."""
 

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from grader.core.record import Record, Student
 from grader.report.document import Document, as_csv, as_json, joined
-from grader.report.phrases import NOT_RUN, decisions_of, needs_person, part_of
+from grader.report.phrases import NOT_RUN, decisions_of, kept_from, needs_person, part_of
 from grader.report.rule_summary import judged
 
 K = TypeVar("K")
@@ -60,7 +60,7 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
         points = {rule: points for (rule, _), points in _points(record).items()}
         for student in _students(record):
             about_it = [record.submission.name, *_known(student), *result]
-            table.rows.append((about_it, points, part_of(record) or needs_person(record)))
+            table.rows.append((about_it, points, _remark(part_of(record) or needs_person(record), kept_from(record))))
     for student in missing:
         table.rows.append((["", *_known(student), MISSING, None, None, None, None, None], {}, ""))
     return table.document(table.columns(), "remark")
@@ -69,8 +69,8 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
 def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     """Return a table with the columns of a Gradescope export.
 
-    What only Gradescope knows (times, views) stays empty. An export has no column for decisions of people and for why a
-    submission needs a person; when there are any, they are in an additional last column.
+    What only Gradescope knows (times, views) stays empty. An export has no column for decisions of people, for why a
+    submission needs a person, and for the earlier run of a result; these are in an additional last column, if any.
     """
     about = ["First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status"]
     about += ["Submission ID", "Submission Time", "Lateness (H:M:S)", "View Count", "Submission Count"]
@@ -81,7 +81,8 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
         status = "Ungraded" if record.score is None else "Graded"
         result: _Row = [record.score, record.max_score, status, record.submission.name, None, None, None, None]
         for student in _students(record):
-            table.rows.append(([*_person(student), *result], _points(record), _decided(record) or needs_person(record)))
+            remark = _remark(_decided(record) or needs_person(record), kept_from(record))
+            table.rows.append(([*_person(student), *result], _points(record), remark))
     for student in missing:
         table.rows.append(([*_person(student), None, full, "Missing", None, None, None, None, None], {}, ""))
     titles = [f"{number}: {rule} ({float(most)} pts)" for number, (rule, most) in enumerate(table.columns(), start=1)]
@@ -119,6 +120,10 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
 def json_lines(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - no record
     """Return the records, one per line, for programs."""
     return joined(as_json(record, one_line=True) for record in records)
+
+
+def _remark(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
 
 
 def _decided(record: Record) -> str:

@@ -175,7 +175,23 @@ def glued(text: str) -> str:
 
 def pad(text: str, width: int) -> str:
     """Return the text, filled with spaces up to `width` columns of a terminal."""
-    return text + " " * (width - cells(escape(text)))
+    return text + " " * (width - width_of(text))
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return cells(escape(text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the text as lines of at most `width` columns, each of which ends at a space or a comma if possible."""
+    lines, rest = [], escape(text)
+    while cells(rest) > width:
+        most = len(_cut([(rest, Style.PLAIN)], width)[0][0][0])
+        end = max(rest.rfind(mark, width // 2, most) for mark in " ,") + 1 or max(most, 1)
+        lines.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+    return [*lines, rest]
 
 
 def _words(parts: Iterable[str | Span]) -> Iterator[tuple[_Word, _Word]]:

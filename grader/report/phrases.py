@@ -60,6 +60,12 @@ def needs_person(record: Record) -> str:
     return next((f"{NEEDS_PERSON_WORDS}: {reason}" for reason in reasons), "")
 
 
+def kept_from(record: Record) -> str:
+    """Return from which run of its class the result is kept; empty where it is of the run itself."""
+    run = record.submission.kept_from
+    return f"kept from run {run}: nothing newer was handed in" if run is not None else ""
+
+
 def incomplete_of(record: Record) -> str:
     """Return the sentence that says why nothing is said of the points; empty when the grading was completed."""
     if record.complete:

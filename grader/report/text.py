@@ -33,7 +33,18 @@ from grader.report.phrases import (
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly
 from grader.report.released import held_back
-from grader.report.trace import FULL, MOST_CALLERS, Fold, call_at, called_from, legend, place_of, show_case, show_trace
+from grader.report.trace import (
+    FULL,
+    MOST_CALLERS,
+    UNCUT,
+    Fold,
+    call_at,
+    called_from,
+    legend,
+    place_of,
+    show_case,
+    show_trace,
+)
 
 if TYPE_CHECKING:
     from grader.report.start_here import Focus
@@ -129,8 +140,8 @@ def _wrong(record: Record, audience: Audience, without: Container[ReportPart]) -
     yield optional(rank=4, versions=(partial(show_charts, charts=shown.charts if shown is not None else ()),))
     if causes:
         trace = partial(_first, record=record, cause=causes[0])
-        folds = tuple(partial(trace, fold=fold) for fold in (FULL, Fold(1, 3, 1), Fold(1, 1, 0)))
-        yield optional(rank=3, versions=folds, whole=partial(trace, fold=FULL, alone=False))
+        folds = tuple(partial(trace, fold=fold) for fold in (FULL, Fold(1, 3, 1, 4), Fold(1, 1, 0, 3)))
+        yield optional(rank=3, versions=folds, whole=partial(trace, fold=UNCUT, alone=False))
         others = asked_now(record, causes)[1:]
         lists = tuple(partial(_others, record=record, causes=others, long=long, short=short) for long, short in _OTHERS)
         yield optional(rank=4, versions=lists, whole=partial(_in_full, record=record, causes=[causes[0], *others]))
@@ -278,7 +289,7 @@ def _in_full(page: Page, record: Record, causes: Sequence[Cause]) -> None:
     for number, cause in enumerate(causes[1:], start=2):
         page.blank()
         page.write(strong(f"{number}. {cause.rule}"), f": {cost_of(cause)}", hang=3)
-        _case_of(page, record, cause, FULL)
+        _case_of(page, record, cause, UNCUT)
     legend(page, record, [record.outcome(cause.cases[0]) for cause in causes])
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from grader.core.chart import Chart, ChartCell, ComparedChart, Shares
-from grader.report.escape import cells, escape
-from grader.report.page import Page, Span, Style, dim, pad, strong
+from grader.report.page import Page, Span, Style, dim, pad, strong, width_of
 from grader.report.picture import CellMark, DrawnCell, DrawnPanel, DrawnRow, Side, merged_columns
 from grader.report.start_here import Focus
 
@@ -83,11 +82,11 @@ class _SideBySide:
 
     def __init__(self, panels: Sequence[DrawnPanel], sides: Sequence[Side], *, titled: bool = False) -> None:
         self.panels, self.sides, self.titled = panels, sides, titled
-        labels = [max((_wide(_label(panel, row)) for row in panel.rows), default=0) for panel in panels]
+        labels = [max((width_of(_label(panel, row)) for row in panel.rows), default=0) for panel in panels]
         widest = max(labels, default=0)
         self.titles = [panel.title for panel in panels] if titled else list(_scopes(panels))
-        widest = max([widest, *(_wide(title) for title in self.titles if not titled)])
-        titles = [_wide(title) if titled else widest for title in self.titles]
+        widest = max([widest, *(width_of(title) for title in self.titles if not titled)])
+        titles = [width_of(title) if titled else widest for title in self.titles]
         self.labels = list(map(max, labels, titles))
         self.columns = [_widths(panel, sides) for panel in panels]
         inner = max((sum(widths) + len(widths) - 1 for widths in self.columns), default=0)
@@ -124,7 +123,7 @@ class _SideBySide:
         """Yield the cells of one row in one state, filled up to the width of a state."""
         used = 0
         for place, ((text, mark), wide) in enumerate(zip(row, widths, strict=False)):
-            yield Span(" " * (wide - _wide(_marked(text, mark)) + (place > 0)))
+            yield Span(" " * (wide - width_of(_marked(text, mark)) + (place > 0)))
             yield Span(_marked(text, mark), _STYLES[mark])
             used += wide + (place > 0)
         yield Span(" " * (self.side - used))
@@ -146,7 +145,7 @@ def _label(panel: DrawnPanel, row: DrawnRow) -> str:
 def _widths(panel: DrawnPanel, sides: Sequence[Side]) -> list[int]:
     """Return the widths of a panel's columns: each that of its name or of its widest cell in any state."""
     rows = [panel.cells(row, side) for row in panel.rows for side in sides]
-    shown = [[_wide(_marked(text, mark)) for text, mark in row] for row in rows]
+    shown = [[width_of(_marked(text, mark)) for text, mark in row] for row in rows]
     names = [len(name) for name in panel.columns]
     return [max(column) for column in zip_longest(names, *shown, fillvalue=0)]
 
@@ -191,10 +190,10 @@ def chart_lines(
     `bar_label` is the least width of the labels of bars, so that bars of two charts begin in the same column.
     """
     labels = [*(track.label for track in chart.tracks), *(level.label for level in chart.levels)]
-    label = max(map(_wide, [name and "expected", *labels]))
+    label = max(map(width_of, [name and "expected", *labels]))
     levels = [[_level(value, level.most) for value in level.values] for level in chart.levels]
     columns = [chart.columns, *(track.cells for track in chart.tracks), *levels]
-    wide = max((_wide(text) for column in columns for text in column), default=0) + 2
+    wide = max((width_of(text) for column in columns for text in column), default=0) + 2
     wrong_cells = {wrong, *chart.marks}
     first = max(0, len(chart.columns) - max(1, (room - label) // wide))
     if chart.columns:
@@ -240,7 +239,7 @@ def _level(value: int | None, most: int) -> str:
 
 
 def _bar_label(chart: Chart) -> int:
-    return max((_wide(bar.label) for bar in (*chart.bars, *chart.known)), default=0)
+    return max((width_of(bar.label) for bar in (*chart.bars, *chart.known)), default=0)
 
 
 def _bars(chart: Chart, name: str, label: int) -> Iterator[_Line]:
@@ -265,7 +264,3 @@ def percent(bar: Shares) -> list[float]:
     """Return the parts of a bar in percent of the whole."""
     whole = sum(bar.parts)
     return [100 * part / whole if whole else 0.0 for part in bar.parts]
-
-
-def _wide(text: str) -> int:
-    return cells(escape(text))

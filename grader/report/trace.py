@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from grader.core.record import Record
+from grader.core.sanitize import MOST_TEXT
 from grader.core.verdict import EXCEPTION, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
-from grader.report.page import Page, Span, Style, bad, dim, pad, strong
+from grader.report.page import Page, Span, Style, bad, dim, pad, strong, width_of, wrapped
 
 _MARK = ">>>"
 _INDENT = 2
@@ -27,9 +29,12 @@ class Fold:
     first: int = 3
     before: int = 6
     after: int = 2
+    lines: int = 6
+    """The most lines of a call or a reply; a longer one is cut in its middle."""
 
 
 FULL = Fold()
+UNCUT = Fold(lines=MOST_TEXT)
 
 
 def case_file(record: Record, case: str) -> str:
@@ -60,14 +65,14 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
     """Write the operations and what went wrong; what the page has `already_shown` is left out."""
     leading = record.first_finding(outcome)
     number = record.bad_operation(outcome)
-    columns = _Columns(page, _folded(outcome.steps, number, fold))
-    columns.head()
     raises = leading is not None and leading.kind == EXCEPTION
     no_reply = EXCEPTION if raises else _NO_REPLY.get(outcome.verdict, "")
+    columns = _Columns(page, _folded(outcome.steps, number, fold), lines=fold.lines, no_reply=no_reply)
+    columns.head()
     before = 0
     for step in columns.steps:
         _gap(page, before, step.number)
-        columns.row(step, number, no_reply)
+        columns.row(step, number)
         if step.number == number:
             _what_went_wrong(page, record, outcome, leading, already_shown=already_shown)
         before = step.number
@@ -133,55 +138,76 @@ def _gap(page: Page, before: int, after: int) -> None:
 
 
 class _Columns:
-    """The table of operations: number, operation, expected and actual reply, comment of the case file."""
+    """The table of operations: number, operation, expected and actual reply, comment of the case file.
 
-    def __init__(self, page: Page, steps: list[StepShown]) -> None:
+    Where it is wider than the page, its widest columns become narrower. What is wider than its column takes several
+    lines in it, at most `lines`. `no_reply` stands in the place of the bad one's reply where there is none.
+    """
+
+    def __init__(self, page: Page, steps: list[StepShown], *, lines: int, no_reply: str) -> None:
         self.page = page
         self.steps = steps
+        self.lines = lines
+        self.no_reply = no_reply
         self.number = max((len(str(step.number)) for step in steps), default=1)
-        self.call = min(max((len(step.call) for step in steps), default=0), _MOST_CALL)
-        self.expected = max(len("expected"), *(len(step.expected) for step in steps), 0)
-        self.actual = max(len("yours"), *(len(step.actual or "") for step in steps), 0)
+        call = min(max((width_of(step.call) for step in steps), default=0), _MOST_CALL)
+        expected = max(len("expected"), *(width_of(step.expected) for step in steps), 0)
+        actual = max(len("yours"), len(no_reply), *(width_of(step.actual or "") for step in steps), 0)
+        widths = [call, expected, actual]
+        while sum(widths) > page.width - self._left - 4:
+            widths[widths.index(max(widths))] -= 1
+        self.call, self.expected, self.actual = widths
         self.last_comment: tuple[int, str] = (0, "")
+
+    @property
+    def _left(self) -> int:
+        """The column in which calls start."""
+        return _INDENT + len(_MARK) + 1 + self.number + 2
 
     @property
     def comment(self) -> int:
         """The column in which comments start."""
-        left = _INDENT + len(_MARK) + 1 + self.number + 2 + self.call + 2
-        return left + self.expected + 2 + self.actual + 2
+        return self._left + self.call + 2 + self.expected + 2 + self.actual + 2
 
     def head(self) -> None:
         """Write the names of the columns."""
-        blank = " " * (len(_MARK) + 1 + self.number + 2 + self.call + 2)
-        self.page.write(dim(f"{blank}{pad('expected', self.expected)}  yours"), indent=_INDENT)
+        self.page.write(dim(f"{pad('expected', self.expected)}  yours"), indent=self._left + self.call + 2)
 
-    def row(self, step: StepShown, bad_one: int, no_reply: str) -> None:
-        """Write one operation. Those after the bad one are mostly its consequences, so they are dim.
-
-        `no_reply` stands in the place of the bad one's reply where there is none.
-        """
+    def row(self, step: StepShown, bad_one: int) -> None:
+        """Write one operation. Those after the bad one are mostly its consequences, so they are dim."""
         behind = 0 < bad_one < step.number
         at = step.number == bad_one
         actual = step.actual
         if actual is None and at:
-            actual = no_reply
+            actual = self.no_reply
         style = Style.DIM if behind else Style.STRONG if at else Style.PLAIN
         wrong = actual != step.expected and not behind
-        parts = [
-            Span(_MARK if at else " " * len(_MARK), Style.BAD),
-            Span(f" {step.number:>{self.number}}  {pad(step.call, self.call)}  ", style),
-            Span(pad(step.expected, self.expected) + "  ", Style.DIM if behind else Style.PLAIN),
-            Span(pad(actual or "", self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN),
-        ]
+        begin = [Span(_MARK if at else " " * len(_MARK), Style.BAD), Span(f" {step.number:>{self.number}}  ", style)]
+        texts = ((step.call, self.call), (step.expected, self.expected), (actual or "", self.actual))
+        lines = list(zip_longest(*(self._cell(text, width) for text, width in texts), fillvalue=""))
         comment = self._comment(step)
-        if comment and self.comment + _LEAST_COMMENT <= self.page.width:
-            self.page.write(*parts, dim(f"  {comment}"), indent=_INDENT, hang=self.comment + 2)
-        else:
-            self.page.write(*parts, indent=_INDENT)
-            if comment:
-                self._below(comment)
+        is_beside = bool(comment) and len(lines) == 1 and self.comment + _LEAST_COMMENT <= self.page.width
+        for call, expected, reply in lines:
+            parts = [
+                *begin,
+                Span(pad(call, self.call) + "  ", style),
+                Span(pad(expected, self.expected) + "  ", Style.DIM if behind else Style.PLAIN),
+                Span(pad(reply, self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN),
+            ]
+            beside = [dim(f"  {comment}")] if is_beside else []
+            self.page.write(*parts, *beside, indent=_INDENT, hang=self.comment + 2)
+            begin = [Span(" " * (self._left - _INDENT))]
+        if comment and not is_beside:
+            self._below(comment)
         if step.note:
             self._below(step.note)
+
+    def _cell(self, text: str, width: int) -> list[str]:
+        """Return the lines of a text in a column, without the middle of a very long one."""
+        lines = wrapped(text, width)
+        if len(lines) > self.lines:
+            lines = [*lines[: self.lines - 2], "...", lines[-1]]
+        return lines
 
     def _comment(self, step: StepShown) -> str:
         """Return the step's comment; a line of the case file that stands for many operations shows its comment once."""

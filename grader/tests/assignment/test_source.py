@@ -100,6 +100,20 @@ def test_a_missing_file_is_a_finding_that_names_other_c_files(tmp_path: Path) ->
     assert complaint(tmp_path).endswith("it contains: LLM_Memory.c, src/memory.c")
 
 
+def test_an_archive_in_the_folder_is_named(tmp_path: Path) -> None:
+    """With what to do; the hidden files that a Mac adds, and folders of such names, are none."""
+    for name in ("hw.tar.gz", "src/old.7z", "._hw.tar.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "x.tar").mkdir()
+
+    assert collected(tmp_path).is_unread
+    assert complaint(tmp_path).endswith(
+        "and no other .c file; hw.tar.gz, src/old.7z: an archive of this kind is not opened; unpack it, and submit the "
+        "file in it"
+    )
+
+
 def test_a_link_is_never_followed(tmp_path: Path) -> None:
     """It could lead to a file of ours."""
     (tmp_path / NAME).symlink_to("/etc/passwd")

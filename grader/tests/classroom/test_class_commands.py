@@ -177,6 +177,63 @@ def test_a_roster_is_kept_until_another_one_replaces_it(place: Path) -> None:
     assert "the roster of run 3 stays" in call(place, "batch", "again", *_QUICK, *store).err
 
 
+def test_who_hands_in_nothing_newer_keeps_the_result(place: Path) -> None:
+    """In every table, with the run that it is from, and in uploads; until there is something newer."""
+    (place / "later").mkdir()
+    (place / "later" / "class.csv").write_text("folder,name,sid\nann,Ann,1\nbob,Bob,2\ncem,Cem,3\n", encoding="utf-8")
+    put(place / "later" / "in" / "ann" / NAME, RIGHT.encode())
+    put(place / "later" / "in" / "bob" / NAME, RIGHT.encode())
+    call(place / "later", "batch", "in", "--roster", "class.csv", *_QUICK)
+    shutil.rmtree(place / "later" / "in" / "bob")
+    second = call(place / "later", "batch", "in", *_QUICK)
+    remark = "kept from run 1: nothing newer was handed in"
+
+    def exported(name: str, column: str) -> dict[str, dict[str, str]]:
+        lines = call(place / "later", "export", "--format", name).out.splitlines()
+        return {row[column]: row for row in csv.DictReader(lines)}
+
+    assert "bob        │ Bob     │ accepted │ 100 (run 1) │" in second.out
+    assert "kept, because nothing newer was handed in: 1\n  bob: from run 1\n" in second.out
+    assert second.out.endswith("in the roster, but submitted nothing: 1\n  Cem\n")
+    own, scope = exported("csv", "name"), exported("gradescope-csv", "SID")
+    assert [(own[name]["score"], own[name]["remark"]) for name in ("Ann", "Bob")] == [("100", ""), ("100", remark)]
+    assert [(scope[sid]["Total Score"], scope[sid]["Remarks"]) for sid in ("1", "2")] == [("100", ""), ("100", remark)]
+    assert exported("canvas-csv", "Student")["Bob"] == {
+        "Student": "Bob", "ID": "", "SIS User ID": "2", "SIS Login ID": "", "Section": "", "counter": "100",
+    }  # fmt: skip
+    records = map(from_json, call(place / "later", "export", "--format", "jsonl").out.splitlines())
+    assert {record.submission.name: record.submission.kept_from for record in records} == {"ann": None, "bob": 1}
+    assert call(place / "later", "export", "--format", "html", "--output", "pages").code == 0
+    assert remark in (place / "later" / "pages" / "class" / "index.html").read_text(encoding="utf-8")
+    assert f"bob: {remark}" in call(place / "later", "show", "Bob").err
+
+    assert "run 2: 2 submissions, 2 of them graded already" in call(place / "later", "batch", "in", *_QUICK).err
+    assert "nothing that the results depend on has changed since run 2" in call(place / "later", "regrade").err
+    put(place / "later" / "in" / "bob" / NAME, UNREADABLE.encode())
+    assert "kept" not in call(place / "later", "batch", "in", *_QUICK).out
+    assert exported("csv", "name")["Bob"]["score"] == "0"
+
+
+def test_who_is_in_no_roster_keeps_the_result_too(place: Path) -> None:
+    """And what people decided; but a file that nobody could read and that is nobody's is gone when it is gone."""
+    (place / "unknown").mkdir()
+    for name in ("ann", "bob"):
+        put(place / "unknown" / "in" / name / NAME, RIGHT.encode())
+    put(place / "unknown" / "in" / "all.zip", b"no zip")
+    call(place / "unknown", "batch", "in", *_QUICK)
+    shutil.rmtree(place / "unknown" / "in" / "bob")
+    (place / "unknown" / "in" / "all.zip").unlink()
+    (place / "unknown" / "decided.toml").write_text(_DECIDED.replace("stops_early", "bob"), encoding="utf-8")
+    later = call(place / "unknown", "batch", "in", "--overrides", "decided.toml", *_QUICK)
+    rows = csv.DictReader(io.StringIO(call(place / "unknown", "export").out))
+
+    assert "all" not in later.out
+    assert [(row["submission"], row["overrides"][:6], row["remark"][:15]) for row in rows] == [
+        ("ann", "", ""),
+        ("bob", "counts", "kept from run 1"),
+    ]
+
+
 def test_wrong_words_say_what_to_write(place: Path) -> None:
     """Nothing is graded, and nothing is made."""
     for words, said in (

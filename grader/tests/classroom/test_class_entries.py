@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,4 +155,77 @@ def test_who_is_listed_and_has_no_folder_is_a_row(tmp_path: Path) -> None:
         ("ann", (Student(name="Ann"),), True),
         ("bob", (Student(name="Bob"),), False),
     ]
-    assert [one.name for one in others.skipped] == ["ann.rar", "bob.txt", "cem.txt"]
+    assert [one.name for one in others.skipped] == ["ann.pdf", "bob.txt", "cem.txt"]
+
+
+def test_an_archive_that_is_not_opened_needs_a_person(tmp_path: Path) -> None:
+    """In the class, in a student's folder or zip, or by the name of the source: who, which file, and what to do."""
+    right = tmp_path / "in"
+    put(right / "ann" / "hw.tar.gz")
+    put(right / "bob" / "late" / "HW.RAR")
+    put(right / "bob" / "late" / "other.sh")
+    put(right / "cem.tar.gz")
+    put(right / "dan.7z")
+    put(right / "eve.zip", packed({"hw/hw.tgz": b"x", "hw/notes.zip": packed({"notes.txt": b"x"})}))
+    put(right / "fay" / NAME, b"\x1f\x8b and more")
+    put(right / "gus.tar.gz")
+    put(right / "gus" / NAME)
+    put(right / "hal" / NAME)
+    put(right / "hal" / "data.tar.gz")
+    people = ("ann", "bob", "cem", "dan", "eve", "fay", "gus", "hal")
+    roster = Roster(rows=tuple((name, Student(name=name)) for name in people))
+    put(tmp_path / "class.zip", packed({f"{name}/hw.rar": b"x" for name in ("ann", "bob")} | {"cem.tar.gz": b"x"}))
+    listed, zipped = discovered(right, roster), discovered(tmp_path / "class.zip")
+    why = {one.name: one.failure for one in listed.submissions}
+    unpack = "an archive of this kind is not opened; unpack it"
+
+    assert list(why) == list(people)
+    assert [name for name, failure in why.items() if not failure] == ["gus", "hal"]
+    assert why["ann"].endswith(f"and no other .sh file; hw.tar.gz: {unpack}, and submit the file in it")
+    assert why["bob"].endswith(f"it contains: late/other.sh; late/HW.RAR: {unpack}, and submit the file in it")
+    assert why["cem"] == f"{right / 'cem.tar.gz'}: {unpack} into a folder of its name"
+    assert why["dan"].endswith(f"dan.7z: {unpack} into a folder of its name")
+    assert why["eve"].endswith(f"hw/hw.tgz: {unpack}, and submit the file in it")
+    assert why["fay"].endswith(f"fay: {NAME} is a gzip archive and no source; unpack it, and submit the file in it")
+    assert [(one.name, one.reason) for one in listed.skipped] == [
+        ("gus.tar.gz", "an archive that is not opened, beside the folder of its name")
+    ]
+    assert [(one.name, unpack in one.failure) for one in zipped.submissions] == [
+        ("ann", True), ("bob", True), ("cem", True),
+    ]  # fmt: skip
+
+
+def test_an_export_replaces_what_its_students_handed_in_before(tmp_path: Path) -> None:
+    """A later hand-in has another name there. Who is listed without a folder keeps the result, as does a group's rest.
+
+    An earlier one of the same student is no second row.
+    """
+    folder = tmp_path / "export"
+
+    def hand_in(**people: str) -> dict[str, dict[str, str]]:
+        listed = [
+            f"submission_{name}:\n  :submitters:\n"
+            + "".join(f"  - :name: {who}\n    :sid: '{who}'\n" for who in group.split())
+            for name, group in people.items()
+        ]
+        put(folder / "submission_metadata.yml", "".join(listed).encode())
+        grade("batch", "export", "--lab", "counter", "--jobs", "1", cwd=tmp_path)
+        table = csv.DictReader(io.StringIO(grade("export", cwd=tmp_path).out))
+        return {f"{row['submission']} {row['sid']}": row for row in table}
+
+    for number in (1, 2, 3):
+        put(folder / f"submission_{number}" / NAME)
+    first = hand_in(**{"1": "Ann", "2": "Bob", "3": "Cem Dan"})
+    for number in (1, 2, 3):
+        shutil.rmtree(folder / f"submission_{number}")
+    put(folder / "submission_8" / NAME, OTHER)
+    put(folder / "submission_9" / NAME, OTHER)
+    second = hand_in(**{"2": "Bob", "8": "Ann", "9": "Cem"})
+    remark = "kept from run 1: nothing newer was handed in"
+
+    assert {row["score"] for row in first.values()} == {"100"}
+    assert {name: (row["score"], row.get("remark", "")) for name, row in second.items()} == {
+        "submission_2 Bob": ("100", remark), "submission_3 Dan": ("100", remark),
+        "submission_8 Ann": ("60", ""), "submission_9 Cem": ("60", ""),
+    }  # fmt: skip
+    assert hand_in(**{"2": "Bob", "8": "Ann", "9": "Cem"}) == second

@@ -159,6 +159,7 @@ def test_a_store_from_before_is_read_as_it_is_and_gets_the_table_when_it_is_used
     hand_in(folder, ann=f"raises {tmp_path / 'log'}")
     run = planned(store, folder)
     store.database.change("DROP TABLE given_up")
+    store.database.change("DROP TABLE kept")
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -12,13 +13,15 @@ from grader import pipeline
 from grader.assignment import case_files
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Protection, Record
-from grader.core.verdict import SourceLine, Visibility
+from grader.core.verdict import SourceLine, StepShown, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
+from grader.report.escape import cells as cells_of
 from grader.report.excerpt import excerpt
 from grader.report.phrases import all_pass
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
+from grader.tests.support.handmade import outcome, record_of, steps
 
 CASES = (
     "init/pool_is_not_cleared",
@@ -171,6 +174,42 @@ def test_a_rule_that_no_chosen_case_looks_at_has_no_full_marks() -> None:
 
     assert all_pass(record).endswith(", and all 18 rules have full marks.")
     assert all_pass(chosen).endswith("; they look at 17 of 18 rules, and those have full marks.")
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_calls_and_replies_stay_in_their_columns(width: int) -> None:
+    """However long they are, and however wide their characters; a middle is left out, but not with --all."""
+    values = {
+        "call": f"admit r1 [{','.join(map(str, range(300, 330)))}] 2",
+        "expected": str([[number, "ab"] for number in range(40)]).replace(" ", ""),
+        "actual": str(["块" * 9] * 12).replace(" ", "") + "x" * 70,
+    }
+    case = outcome("a/b", steps=(*steps(2), StepShown(number=3, line=9, **values, comment="beside")))
+    for everything in (False, True):
+        page = text.render(record_of(case), width=width, everything=everything).splitlines()
+        head = next(line for line in page if line.split() == ["expected", "yours"])
+        start = next(place for place, line in enumerate(page) if line.startswith("  >>> 3  "))
+        end = next(place for place, line in enumerate(page) if line.endswith("# beside"))
+        columns = [len("  >>> 3  "), head.index("expected"), head.index("yours"), width]
+        rows = [[_columns(line, *ends) for ends in pairwise(columns)] for line in page[start:end]]
+        cells = ["".join(column) for column in zip(*rows, strict=True)]
+
+        assert max(map(cells_of, page)) <= width
+        assert all(
+            cell.replace(" ", "")[:12] == value.replace(" ", "")[:12]
+            for cell, value in zip(cells, values.values(), strict=True)
+        )
+        if everything:
+            assert [cell.replace(" ", "") for cell in cells] == [value.replace(" ", "") for value in values.values()]
+        else:
+            assert len(rows) <= 6
+            assert [cell.replace(" ", "")[-1] for cell in cells] == ["2", "]", "x"]
+
+
+def _columns(line: str, start: int, end: int) -> str:
+    """Return what a line of a terminal shows from one column to another."""
+    wide = "".join(character + "\0" * (cells_of(character) - 1) for character in line)
+    return wide[start:end].replace("\0", "")
 
 
 def test_a_space_that_is_none_is_shown() -> None:
