@@ -358,7 +358,7 @@ static int readable(enum pointer pointer)
 }
 
 /* Append a table of ints. Entries past the end of an allocation that is too small, never written, count as `blank`. */
-static void put_ints(const int *ints, size_t count, int blank)
+static void put_table(const int *ints, size_t count, int blank)
 {
     if (!harness_outside(&ints[count - 1], sizeof *ints)) {
         harness_put_words(ints, count);
@@ -395,7 +395,7 @@ static void put_sequence(const Sequence *sequence)
     }
     for (int i = 0; i < L1_PT_SIZE; i++)
         if (readable(pointers[i])) {
-            put_ints(sequence->block_table[i], L2_PT_SIZE, -1);
+            put_table(sequence->block_table[i], L2_PT_SIZE, -1);
             if (is_overfull(sequence, i))
                 harness_unfilled(sequence->block_table[i]);
         }
@@ -439,7 +439,7 @@ static void put_engine(const struct slot *slot)
     harness_put_of(&engine->free_local_blocks, engine->free_local_blocks);
     harness_put_of(&engine->ref_count, (int32_t)counts);
     if (counts == PTR_OK)
-        put_ints(engine->ref_count, blocks, 0);
+        put_table(engine->ref_count, blocks, 0);
     put_list(engine);
 }
 

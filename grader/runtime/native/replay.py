@@ -118,7 +118,7 @@ WATCH = -1
 T = TypeVar("T")
 _MAGIC = 0x504C414E
 _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
-_SETTINGS = 4
+_SETTINGS = 8
 _WORD = 4
 _CALL, _ARGUMENT = struct.Struct("<4i"), struct.Struct("<iq")
 _NULL, _NUMBER, _LIST = range(3)
@@ -216,6 +216,8 @@ def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
 def encoded(trace: Trace, driver: Driver) -> bytes:
     """Return the settings and operations of a trace as a plan has them."""
     settings = driver.settings(trace)
+    if len(settings) > _SETTINGS:
+        raise ValueError(f"a driver gets at most {_SETTINGS} settings")
     codes, first = driver.codes, 0
     calls: list[bytes] = []
     arguments: list[bytes] = []

@@ -50,7 +50,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, HEADER = 11, SETTINGS = 8 };
 enum { PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16 };
 enum { CODES = 64 }; /* more than any lab has calls */
 

@@ -30,7 +30,7 @@ struct contract {
     } may[MOST_SPANS];
 };
 
-/* What a pointer of the student's code points to; grader/labs/paged_kv/judging/record.py has the same numbers. */
+/* What a pointer of the student's code points to; what reads a record has the same numbers (native/values.py). */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
 /* --- functions of the lab: those behind lab_parts have a default (values.c) -------------------------------------- */
