@@ -1,8 +1,8 @@
 """The judging of every lab whose states are plain values: an oracle is played from the state the program itself was in.
 
-A record is canonical JSON: {"reply": REPLY, "state": STATE}. REPLY is {"returned": VALUE}, or {"raised": CLASS} for one
-of the lab's error classes. A part of the state that could not be read of the program is {"!": CLASS}, with the class of
-the error that reading it raised.
+A record is {"reply": REPLY, "state": STATE}, as canonical JSON or as a lab's `Codec` has it. REPLY is {"returned":
+VALUE}, or {"raised": CLASS} for one of the lab's error classes. A part of the state that could not be read of the
+program is {"!": CLASS}, with the class of the error that reading it raised, or with what is wrong with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from grader.core.case import Signature
 from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
@@ -33,10 +33,33 @@ _MOST_SHOWN = 300
 _MOST_OF_A_SENTENCE = 600
 
 
-def record_of(reply: Reply, state: dict[str, Plain]) -> bytes:
-    """Return the canonical record of a reply and a state."""
+class Codec(NamedTuple):
+    """How the plain values of a record become bytes, and bytes plain values; equal values are equal bytes."""
+
+    encode: Callable[[dict[str, Plain]], bytes]
+    decode: Callable[[bytes], Any]
+    """Raises `CannotGoOn` for bytes that are no record."""
+
+
+def _as_json(record: dict[str, Plain]) -> bytes:
+    return text_of(record).encode()
+
+
+def _from_json(record: bytes) -> object:
+    try:
+        return json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise CannotGoOn("its state could not be read") from error
+
+
+JSON = Codec(encode=_as_json, decode=_from_json)
+"""Canonical JSON."""
+
+
+def record_of(reply: Reply, state: dict[str, Plain], codec: Codec = JSON) -> bytes:
+    """Return the record of a reply and a state."""
     raised: dict[str, Plain] = {"raised": reply.text} if _is_class(reply.text) else {"returned": json.loads(reply.text)}
-    return text_of({"reply": raised, "state": state}).encode()
+    return codec.encode({"reply": raised, "state": state})
 
 
 def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:
@@ -68,6 +91,7 @@ class PlainModel:
     calls: Mapping[str, Signature] = field(kw_only=True)
     facets: tuple[Facet, ...] = field(kw_only=True)
     invariants: Invariants | None = field(kw_only=True, default=None)
+    codec: Codec = field(kw_only=True, default=JSON)
     _engine: Oracle = field(init=False)
     _reply: Reply = field(init=False, default=Reply(text="null"))
     _call: str = field(init=False, default="")
@@ -79,7 +103,7 @@ class PlainModel:
     def __post_init__(self) -> None:
         """Begin with a new engine."""
         self._engine = self.oracle(self.trace)
-        self._records = b"", record_of(self._reply, {})
+        self._records = b"", self._record({})
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
@@ -95,7 +119,7 @@ class PlainModel:
 
     def record(self) -> bytes:
         """The reply and the state after the last operation."""
-        self._records = self._records[1], record_of(self._reply, self._engine.state())
+        self._records = self._records[1], self._record(self._engine.state())
         return self._records[1]
 
     def allowed(self) -> tuple[MemorySpan, ...]:
@@ -104,12 +128,12 @@ class PlainModel:
 
     def worked(self) -> frozenset[str]:
         """What the last operation did, once its record was asked for."""
-        before, after = map(_decoded, self._records)
+        before, after = map(self._decoded, self._records)
         return work(self.facets, self._call, _returned(after), (before["state"], after["state"]))
 
     def restore(self, record: bytes) -> None:
         """Take over the state of a record."""
-        self._restore(_decoded(record)["state"])
+        self._restore(self._decoded(record)["state"])
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare `actual` with what the operation makes of `before`.
@@ -117,9 +141,9 @@ class PlainModel:
         A part of `before` that could not be read counts as the reference's, if `before` was judged last.
         """
         state = self._before(before)
-        after = _decoded(actual)
+        after = self._decoded(actual)
         try:
-            start = {} if state is None else _decoded(record_of(self._reply, self._engine.state()))["state"]
+            start = {} if state is None else self._decoded(self._record(self._engine.state()))["state"]
             expected = self._engine.apply(operation)
             right = self._engine.state()
         except CannotGoOn:
@@ -128,7 +152,7 @@ class PlainModel:
             raise CannotGoOn(f"{operation} has no meaning in the state that the calls before it left") from error
         self._reply = expected
         self._judged = actual, right
-        wanted = json.loads(record_of(expected, right))
+        wanted = self._decoded(self._record(right))
         came = reply_of(after, self.calls[operation.name].refusals)
         differences = list(self._differences(_Seen(operation.name, wanted, after, expected, came)))[:_MOST_DIFFERENCES]
         return Judgement(
@@ -147,14 +171,24 @@ class PlainModel:
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The decoded record."""
-        return _decoded(record)
+        return self._decoded(record)
+
+    def _record(self, state: dict[str, Plain]) -> bytes:
+        return record_of(self._reply, state, self.codec)
+
+    def _decoded(self, record: bytes) -> dict[str, Any]:
+        """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
+        value = self.codec.decode(record)
+        if not isinstance(value, dict) or not all(isinstance(value.get(key), dict) for key in ("reply", "state")):
+            raise CannotGoOn("its state could not be read")
+        return value
 
     def _before(self, before: bytes | None) -> dict[str, Any] | None:
         """Bring the engine into the state before an operation, and return that state as the program had it."""
         if before is None:
             self._engine = self.oracle(self.trace)
             return None
-        state: dict[str, Any] = _decoded(before)["state"]
+        state: dict[str, Any] = self._decoded(before)["state"]
         readable = dict(state)
         for name, value in state.items():
             if is_unreadable(value):
@@ -254,17 +288,6 @@ def _sentences(invariants: Invariants, state: dict[str, Any]) -> list[str]:
 def _is_class(text: str) -> bool:
     """Whether a reply's text is the name of an error class: JSON never begins with a capital letter."""
     return text[:1].isupper()
-
-
-def _decoded(record: bytes) -> dict[str, Any]:
-    """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
-    try:
-        value = json.loads(record)
-    except (ValueError, RecursionError) as error:
-        raise CannotGoOn("its state could not be read") from error
-    if not isinstance(value, dict) or not all(isinstance(value.get(key), dict) for key in ("reply", "state")):
-        raise CannotGoOn("its state could not be read")
-    return value
 
 
 def _facet_differences(

@@ -26,10 +26,10 @@ from grader.core.verdict import Judged
 from grader.judge.recorded import FILE, RecordedOracle, recorded_traces
 from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
-from reference.oracle import Generator, Oracle
+from reference.oracle import Generator, Oracle, OracleFactory
 
 if TYPE_CHECKING:
-    from grader.judge.plain_judge import Invariants
+    from grader.judge.plain_judge import Codec, Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
@@ -47,10 +47,11 @@ def load_lab(
     calls: Mapping[str, Signature],
     facets: Sequence[Facet],
     oracle: str,
-    runtime: Runtime,
+    runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
     predicates: Mapping[str, Predicate] = _PREDICATES,
     invariants: Invariants | None = None,
+    codec: Codec | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
     example: str = "",
     most_targets: int = 1,
@@ -62,16 +63,16 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory". `model` is a judging of the lab's own, `predicates` are what its mistakes name in
-    `where`, `invariants` tells what can never be so, `code` are files by which cases are read, `stand_ins` other files
-    that students must not have, `others` those of `Lab`.
+    `oracle` is "module:factory", `runtime` may be made of the model. `model` is a judging of its own, `predicates` are
+    for its mistakes' `where`, `invariants` tells what can never be so, `codec` is the form of records, `code` are files
+    by which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
-    factory = model or _plain_model(oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
+    factory = model or _plain(engine, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
     return Lab(
         name=name,
         title=title,
@@ -92,7 +93,7 @@ def load_lab(
         rubric=rules,
         read_rubric=partial(rubric.load, facets=names, calls=calls),
         model=factory,
-        runtime=runtime,
+        runtime=runtime(factory) if callable(runtime) else runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
         generator=_generator(oracle, recorded),
         oracle_files=(*files, *stand_ins) if model is None and not recorded else (),
@@ -129,10 +130,11 @@ def _generate(oracle: str, *names: str) -> Generator | None:
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
-def _plain_model(**parts: Any) -> ModelFactory:
+def _plain(oracle: OracleFactory, **parts: Any) -> ModelFactory:
     from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
 
-    return partial(PlainModel, **parts)
+    given = {name: part for name, part in parts.items() if part is not None}
+    return partial(PlainModel, oracle=oracle, **given)
 
 
 def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

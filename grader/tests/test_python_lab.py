@@ -14,7 +14,7 @@ import pytest
 from grader.cli import doctor
 from grader.core.rubric import Facet
 from grader.core.verdict import NOT_IMPORTED, Verdict
-from grader.labs.python_lab import picture
+from grader.labs.plain_picture import picture
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.python.process import ending

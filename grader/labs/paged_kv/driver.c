@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096 };
+enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096, MOST_ARGUMENTS = 3 };
 enum setting { SEED, ENGINES, POOL_ALIGN, HEAP_FALLS };
 /* in the order of the lab's list of operations */
 enum code {
@@ -257,10 +257,10 @@ static int store_record(const struct slot *slot, const int32_t *argument)
 static void init(const struct call *call)
 {
     int32_t number = call->target;
-    if (call->nulls & 1)
-        slots[number].engine = llm_init(NULL, (size_t)call->argument[1]);
+    if (harness_is_null(call, 0))
+        slots[number].engine = llm_init(NULL, (size_t)harness_number(call, 1));
     else
-        slots[number].engine = llm_init(slots[number].pool, (size_t)call->argument[0]);
+        slots[number].engine = llm_init(slots[number].pool, (size_t)harness_number(call, 0));
     reply_engine(slots[number].engine);
 }
 
@@ -268,7 +268,9 @@ static int apply(const struct call *call)
 {
     struct slot *slot = &slots[call->target];
     LLMEngine *engine = slot->engine;
-    const int32_t *argument = call->argument;
+    int32_t argument[MOST_ARGUMENTS];
+    for (int i = 0; i < MOST_ARGUMENTS; i++)
+        argument[i] = (int32_t)harness_number(call, i);
     int32_t blocks = slot->pool_bytes / BLOCK_SIZE;
     reply_kind = NOTHING;
     reply_value = 0;
@@ -332,8 +334,8 @@ static void allow_pools(void)
 int lab_apply(const struct call *call, const struct contract *contract)
 {
     makers += call->code == CREATE || call->code == FORK || call->code == ADD_SEQUENCE;
-    if (call->code == MAKE_ENGINE || (call->code == INIT && !(call->nulls & 1)))
-        make_pool(call->target, call->argument[0]);
+    if (call->code == MAKE_ENGINE || (call->code == INIT && !harness_is_null(call, 0)))
+        make_pool(call->target, (int32_t)harness_number(call, 0));
     if (contract == NULL || !contract->on)
         return apply(call);
     forbid_pools(contract);
@@ -356,7 +358,7 @@ static int readable(enum pointer pointer)
 }
 
 /* Append a table of ints. Entries past the end of an allocation that is too small, never written, count as `blank`. */
-static void put_ints(const int *ints, size_t count, int blank)
+static void put_table(const int *ints, size_t count, int blank)
 {
     if (!harness_outside(&ints[count - 1], sizeof *ints)) {
         harness_put_words(ints, count);
@@ -393,7 +395,7 @@ static void put_sequence(const Sequence *sequence)
     }
     for (int i = 0; i < L1_PT_SIZE; i++)
         if (readable(pointers[i])) {
-            put_ints(sequence->block_table[i], L2_PT_SIZE, -1);
+            put_table(sequence->block_table[i], L2_PT_SIZE, -1);
             if (is_overfull(sequence, i))
                 harness_unfilled(sequence->block_table[i]);
         }
@@ -437,7 +439,7 @@ static void put_engine(const struct slot *slot)
     harness_put_of(&engine->free_local_blocks, engine->free_local_blocks);
     harness_put_of(&engine->ref_count, (int32_t)counts);
     if (counts == PTR_OK)
-        put_ints(engine->ref_count, blocks, 0);
+        put_table(engine->ref_count, blocks, 0);
     put_list(engine);
 }
 

@@ -19,7 +19,7 @@ from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
 from grader.labs.paged_kv.small import SmallPagedKV
 from grader.runtime.native.compile.toolchain import gcc_major
-from grader.runtime.native.project import CProject, Driver
+from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
@@ -78,6 +78,9 @@ _OPERATIONS = {  # in the order of the driver's enum code
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
 }
 
+_CALLS = tuple(name for name, call in _OPERATIONS.items() if call.task)
+"""The functions that students write."""
+
 _BUILDING = {
     "make_engine": Signature(arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),), null_target=False),
     "add_sequence": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
@@ -95,16 +98,6 @@ _SETTINGS = {
     "heap_falls": Number("heap_falls", 0, 1),
 }
 
-_STUBS = {
-    "llm_init": "LLMEngine *llm_init(void *p, size_t n) { (void)p; (void)n; return NULL; }",
-    "create_sequence": "Sequence *create_sequence(LLMEngine *e, int i, int n)"
-    " { (void)e; (void)i; (void)n; return NULL; }",
-    "free_sequence": "int free_sequence(LLMEngine *e, int i) { (void)e; (void)i; return -1; }",
-    "fork_sequence": "Sequence *fork_sequence(LLMEngine *e, int p, int n) { (void)e; (void)p; (void)n; return NULL; }",
-    "append_kv": "int append_kv(LLMEngine *e, int i, int d) { (void)e; (void)i; (void)d; return -1; }",
-    "llm_destroy": "int llm_destroy(LLMEngine *e) { (void)e; return -1; }",
-}
-
 
 @cache
 def lab() -> Lab:
@@ -113,7 +106,7 @@ def lab() -> Lab:
         source_name="llm_memory.c",
         header=_HERE / "llm_memory.h",
         driver=_HERE / "driver.c",
-        functions=_STUBS,
+        functions=functions_of(_HERE / "llm_memory.h", {name: _OPERATIONS[name].refusals[0] for name in _CALLS}),
     )
     return load_lab(
         name="paged_kv",

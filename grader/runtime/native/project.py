@@ -66,6 +66,23 @@ _ONLY_RETURNS = re.compile(
 )
 
 
+_DECLARED = re.compile(r"^(\w[\w ]*[\s*]+)(\w+)\(([^;{}]*)\);", re.MULTILINE)
+
+
+def functions_of(header: Path, refusing: Mapping[str, str]) -> dict[str, str]:
+    """Return a stub of each function that a header declares; `refusing` has what some of them return.
+
+    Others return 0 or NULL. Each parameter has a name there.
+    """
+    stubs = {}
+    for returns, name, parameters in _DECLARED.findall(_COMMENT.sub("", header.read_text(encoding="utf-8"))):
+        unused = "".join(f"(void){each}; " for each in re.findall(r"(\w+)\s*(?:,|$)", parameters) if each != "void")
+        value = refusing.get(name, "NULL" if "*" in returns else "0")
+        result = "" if returns.split() == ["void"] else f"return {value}; "
+        stubs[name] = f"{returns}{name}({parameters}) {{ {unused}{result}}}"
+    return stubs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CProject:
     """What a C lab is built from."""
@@ -80,6 +97,10 @@ class CProject:
     def compile_command(self) -> tuple[str, ...]:
         """The handout's command for an object file."""
         return ("gcc", *FLAGS, "-c", self.source_name, "-o", self.object_name)
+
+    def command_with(self, source: str, program: str) -> str:
+        """The handout's command for a program of the submission and another source."""
+        return " ".join(("gcc", *FLAGS, self.source_name, source, "-o", program))
 
     @property
     def stubs(self) -> str:

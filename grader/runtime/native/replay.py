@@ -36,7 +36,7 @@ from grader.system.budget import TIME_LIMITS, TimeLimits
 from grader.system.process import MOST_CHANNEL
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import RUN_LIMITS, Workspace
-from reference.operation import NULL, Operation, Trace
+from reference.operation import NULL, Argument, Trace
 
 _FRAME = struct.Struct("<QIIiiIIIIII")
 
@@ -118,8 +118,11 @@ WATCH = -1
 T = TypeVar("T")
 _MAGIC = 0x504C414E
 _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
-_SETTINGS = 4
-_CALL = struct.Struct("<8i")
+_SETTINGS = 8
+_WORD = 4
+_CALL, _ARGUMENT = struct.Struct("<4i"), struct.Struct("<iq")
+_NULL, _NUMBER, _LIST = range(3)
+"""The kinds of arguments in harness.c."""
 _MICROSECONDS = 1_000_000
 
 
@@ -212,16 +215,33 @@ def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
 
 def encoded(trace: Trace, driver: Driver) -> bytes:
     """Return the settings and operations of a trace as a plan has them."""
-    values = (*driver.settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
-    codes = driver.codes
-    calls = (_encode(operation, codes) for operation in trace.operations)
-    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(calls)
+    settings = driver.settings(trace)
+    if len(settings) > _SETTINGS:
+        raise ValueError(f"a driver gets at most {_SETTINGS} settings")
+    codes, first = driver.codes, 0
+    calls: list[bytes] = []
+    arguments: list[bytes] = []
+    lists = bytearray()
+    for operation in trace.operations:
+        count = len(operation.arguments)
+        calls.append(_CALL.pack(codes[operation.name], operation.target or 0, first, count))
+        arguments += [_encode(argument, lists) for argument in operation.arguments]
+        first += count
+    head = struct.pack(f"<{2 + _SETTINGS}i", first, len(lists) // _WORD, *settings, *[0] * (_SETTINGS - len(settings)))
+    return b"".join([head, *calls, *arguments, lists])
 
 
-def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
-    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument == NULL)
-    padded = [*operation.numbers, *[0] * 5][:5]
-    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
+def _encode(argument: Argument, lists: bytearray) -> bytes:
+    """Encode an argument; the ints of a list, or the bytes of a text, are added to `lists`."""
+    if isinstance(argument, int):
+        return _ARGUMENT.pack(_NUMBER, argument)
+    if argument is None or argument == NULL:
+        return _ARGUMENT.pack(_NULL, 0)
+    assert isinstance(argument, str | tuple)
+    content = argument.encode() if isinstance(argument, str) else struct.pack(f"<{len(argument)}i", *argument)
+    start, length = len(lists) // _WORD, len(argument if isinstance(argument, tuple) else content)
+    lists += content + bytes(-len(content) % _WORD)
+    return _ARGUMENT.pack(_LIST, start | length << 32)
 
 
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up

@@ -99,6 +99,21 @@ void harness_put_words(const void *words, size_t count)
     record.length += count;
 }
 
+void pack_ints(size_t start, int32_t mark, int32_t count)
+{
+    if (record.length == RECORD_WORDS)
+        return;
+    int32_t *words = record.words + start;
+    words[0] = mark;
+    for (size_t i = 0; i < (size_t)count; i++) {
+        words[2 + i] = words[2 + 2 * i];
+        if (now.lines)
+            addresses[start + 2 + i] = addresses[start + 2 + 2 * i];
+    }
+    words[1] = count;
+    record.length = start + 2 + (size_t)count;
+}
+
 int harness_seen(const void *address)
 {
     size_t place = ((uintptr_t)address >> 4) % SEEN; /* neighbours stay neighbours: few pages are touched */

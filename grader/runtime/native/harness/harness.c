@@ -50,7 +50,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, HEADER = 11, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, HEADER = 11, SETTINGS = 8 };
 enum { PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, PLAN_CLOSURE = 16 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
@@ -143,14 +143,65 @@ struct one_case {
     int32_t number, operations;
     int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it;
                         where lines are told: of this operation; in a closure: the length of its tour */
+    int32_t arguments, words; /* of all calls, and of the lists among them */
     int32_t settings[SETTINGS];
-    struct call calls[]; /* under Valgrind their contracts lie behind them, in a closure the tour */
+    struct call calls[]; /* behind them their arguments, then the words of lists, then under Valgrind the contracts of
+                            the calls, in a closure the tour */
 };
+
+enum argument_kind { A_NULL, A_NUMBER, A_LIST };
+struct argument {
+    int32_t kind;
+    int32_t low, high; /* of a number; of a list: its first word, and the number of its ints or bytes */
+};
+
+/* Those of the case that runs. */
+static struct {
+    const struct argument *all;
+    const int32_t *words;
+} arguments;
+
+static const int32_t *behind_arguments(const struct one_case *one)
+{
+    arguments.all = (const void *)(one->calls + one->operations);
+    arguments.words = (const void *)(arguments.all + one->arguments);
+    return arguments.words + one->words;
+}
+
+static struct argument argument_of(const struct call *call, int place)
+{
+    return place < call->count ? arguments.all[call->first + place] : (struct argument){A_NULL, 0, 0};
+}
+
+int harness_is_null(const struct call *call, int place)
+{
+    return argument_of(call, place).kind == A_NULL;
+}
+
+int64_t harness_number(const struct call *call, int place)
+{
+    struct argument argument = argument_of(call, place);
+    return argument.kind == A_NUMBER ? (int64_t)((uint64_t)(uint32_t)argument.high << 32 | (uint32_t)argument.low) : 0;
+}
+
+const int32_t *harness_ints(const struct call *call, int place, size_t *count)
+{
+    struct argument argument = argument_of(call, place);
+    *count = argument.kind == A_LIST ? (size_t)argument.high : 0;
+    return arguments.words + argument.low;
+}
+
+const char *harness_bytes(const struct call *call, int place, size_t *count)
+{
+    return (const void *)harness_ints(call, place, count);
+}
 
 static size_t words_of(const struct one_case *one)
 {
-    size_t each = sizeof(struct call) + (MEMCHECK ? sizeof(struct contract) : 0);
-    return (sizeof *one + (size_t)one->operations * each) / sizeof(int32_t) + (now.closure ? (size_t)one->failing : 0);
+    size_t contracts = MEMCHECK ? (size_t)one->operations * sizeof(struct contract) / sizeof(int32_t) : 0;
+    size_t calls = (size_t)one->operations * sizeof(struct call) + (size_t)one->arguments * sizeof(struct argument);
+    size_t tour = now.closure ? (size_t)one->failing : 0;
+    return (sizeof *one + calls) / sizeof(int32_t) + (size_t)one->words + contracts + tour;
 }
 
 /* The child's progress, in a page that it shares with its parent. */
@@ -186,13 +237,14 @@ static int run_case(const struct one_case *one)
     begin_heap();
     errno = 0; /* as at the start of a program */
     now.failing = now.lines || now.closure ? 0 : one->failing;
+    const int32_t *behind = behind_arguments(one);
     lab_start(one->settings);
     if (!MEMCHECK && now.closure) {
-        if (!run_closure(one->calls, one->operations, (const void *)(one->calls + one->operations), one->failing))
+        if (!run_closure(one->calls, one->operations, behind, one->failing))
             send_frame(MISFIT, NULL, 0);
         return 1;
     }
-    const struct contract *contracts = MEMCHECK ? (const void *)(one->calls + one->operations) : NULL;
+    const struct contract *contracts = MEMCHECK ? (const void *)behind : NULL;
     for (int32_t i = 0; i < one->operations; i++) {
         begin_operation();
         forbidden_count = 0;

@@ -64,6 +64,9 @@ const int32_t *record_words(void);
 /* The address of the student's that word number `word` of the last record was read from, NULL for most. */
 const void *address_of(size_t word);
 size_t record_length(void);
+/* The words from `start` on are a mark, pairs of a mark and an int, and an end: make them this mark, the number of ints,
+ * and the ints. */
+void pack_ints(size_t start, int32_t mark, int32_t count);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,157 @@
+"""Named values in a record of a C program, as harness/values.c writes them: words of 32 bits, little-endian.
+
+    value  := 1 | 2 int | 3 int int | 4 count int... | 5 text | 6 {text value} 0 | 7 {value} 0 | 8 pointer
+    text   := length, then its bytes, with zeros up to a whole word
+
+So a value is null, an int, one of 64 bits, a list of ints, a text, an object, a list, or a pointer that cannot be
+followed. The last one is an unreadable part of the state, as in a record of a Python program.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from grader.core.plain import UNREADABLE
+from reference.oracle import CannotGoOn
+
+_CLOSE, _NULL, _INT, _LONG, _INTS, _TEXT, _OBJECT, _LIST, _UNREADABLE = range(9)
+_POINTERS = {
+    2: "a pointer to memory that was never allocated",
+    3: "a pointer to an allocation that is too small",
+    4: "a pointer to freed memory",
+    5: "a pointer to what is already used elsewhere",
+}
+"""The kinds of pointers in harness.h that lead to nothing that can be read."""
+_WORD = 4
+_MOST_DEPTH = 32
+_INT_RANGE = range(-(2**31), 2**31)
+_LONG_RANGE = range(-(2**63), 2**63)
+
+
+def encode(value: object) -> bytes:
+    """Return a record of plain values: objects, lists, texts, ints and null. Raises `CannotGoOn` for others."""
+    words = array("i")
+    _put(words, value)
+    return words.tobytes()
+
+
+def decode(record: bytes) -> Any:
+    """Return the plain values of a record. Raises `CannotGoOn` for bytes that are none."""
+    return _read(record)[0]
+
+
+def offsets(record: bytes) -> dict[tuple[str, ...], int]:
+    """Return the number of the word of each int by its path. Raises `CannotGoOn` for bytes that are no record."""
+    return _read(record)[1]
+
+
+def _read(record: bytes) -> tuple[Any, dict[tuple[str, ...], int]]:
+    try:
+        reader = _Reader(record)
+        return reader.whole(), reader.places
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise CannotGoOn("its state could not be read") from error
+
+
+def _put(words: array[int], value: object) -> None:
+    if value is None:
+        words.append(_NULL)
+    elif isinstance(value, int) and value in _INT_RANGE:
+        words.extend((_INT, value))
+    elif isinstance(value, int) and value in _LONG_RANGE:
+        words.append(_LONG)
+        words.frombytes(struct.pack("<q", value))
+    elif isinstance(value, str):
+        words.append(_TEXT)
+        _put_text(words, value)
+    elif isinstance(value, Mapping):
+        words.append(_OBJECT)
+        for name, item in value.items():
+            _put_text(words, name)
+            _put(words, item)
+        words.append(_CLOSE)
+    elif isinstance(value, Sequence):
+        if all(type(item) is int and item in _INT_RANGE for item in value):
+            words.extend((_INTS, len(value), *value))
+            return
+        words.append(_LIST)
+        for item in value:
+            _put(words, item)
+        words.append(_CLOSE)
+    else:
+        raise CannotGoOn(f"a state has a {type(value).__name__}, which no record of a C program has")
+
+
+def _put_text(words: array[int], text: str) -> None:
+    content = text.encode()
+    words.append(len(content))
+    words.frombytes(content + bytes(-len(content) % _WORD))
+
+
+class _Reader:
+    """Reads the values of a record, each once, and notes where ints stand."""
+
+    def __init__(self, record: bytes) -> None:
+        self.words = memoryview(record).cast("i")
+        self.at = 0
+        self.places: dict[tuple[str, ...], int] = {}
+
+    def whole(self) -> object:
+        value = self._value((), self._next())
+        if self.at != len(self.words):
+            raise ValueError("something is left over")
+        return value
+
+    def _next(self) -> int:
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def _run(self, count: int) -> memoryview:
+        if not 0 <= count <= len(self.words) - self.at:
+            raise ValueError(count)
+        self.at += count
+        return self.words[self.at - count : self.at]
+
+    def _text(self, length: int) -> str:
+        content = self._run(-(-length // _WORD)).tobytes()
+        return content[:length].decode()
+
+    def _value(self, path: tuple[str, ...], kind: int) -> object:
+        if len(path) > _MOST_DEPTH:
+            raise ValueError("it is nested too deep")
+        if kind == _NULL:
+            return None
+        if kind == _INT:
+            self.places[path] = self.at
+            return self._next()
+        if kind == _LONG:
+            return struct.unpack("<q", self._run(2).tobytes())[0]
+        if kind == _INTS:
+            first, values = self.at + 1, self._run(self._next()).tolist()
+            self.places.update({(*path, str(place)): first + place for place in range(len(values))})
+            return values
+        if kind == _TEXT:
+            return self._text(self._next())
+        if kind == _OBJECT:
+            return dict(self._members(path))
+        if kind == _LIST:
+            return list(self._items(path))
+        if kind == _UNREADABLE:
+            return {UNREADABLE: _POINTERS[self._next()]}
+        raise ValueError(kind)
+
+    def _members(self, path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+        while length := self._next():
+            name = self._text(length)
+            yield name, self._value((*path, name), self._next())
+
+    def _items(self, path: tuple[str, ...]) -> Iterator[object]:
+        for place in count():
+            kind = self._next()
+            if kind == _CLOSE:
+                return
+            yield self._value((*path, str(place)), kind)

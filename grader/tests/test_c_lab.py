@@ -1,0 +1,185 @@
+"""A lab with submissions in C is an engine, a driver, one table and data: the ring goes through everything there is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from grader import pipeline
+from grader.assignment.case_selection import select_cases
+from grader.classroom.fingerprint import grading_plan
+from grader.cli import batch, doctor
+from grader.core.picture import Drawing
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.labs import LABS, LabEntry
+from grader.report import FORMATS
+from grader.report.document import View
+from grader.runtime.native import values
+from grader.tests.support import toy_c
+from grader.tests.support.command import grade
+from grader.tests.support.counter_lab import in_process
+from grader.tests.support.toy_c.lab import lab
+from reference.oracle import CannotGoOn
+
+_HERE = Path(toy_c.__file__).parent
+_RIGHT = (_HERE / "right.c").read_text(encoding="utf-8")
+_STEP = "(ring->first + 1) % ring->capacity"
+_WRONG = _RIGHT.replace(_STEP, "ring->first + 1")
+
+
+def graded(folder: Path, source: str) -> Record:
+    """The record of this ring."""
+    (folder / "ring.c").write_text(source, encoding="utf-8")
+    return pipeline.grade(folder, lab(), select_cases(lab(), seed=1).cases, draw=Drawing.ALL)
+
+
+@contextmanager
+def ring_in_process() -> Iterator[None]:
+    """Let the ring be a lab, and let commands grade in this process."""
+    entry = LabEntry("ring.c", lab)
+    with patch.dict(LABS, ring=entry), patch.object(batch, "ProcessPool", lambda _: in_process()):
+        grading_plan.cache_clear()
+        try:
+            yield
+        finally:
+            grading_plan.cache_clear()
+
+
+def test_a_lab_in_c_takes_few_lines() -> None:
+    """Engine, driver and table, without blank lines."""
+    texts = [(_HERE / name).read_text(encoding="utf-8") for name in ("engine.py", "driver.c", "lab.py")]
+
+    assert sum(bool(line.strip()) for text in texts for line in text.splitlines()) <= 120
+
+
+def test_a_right_ring_has_all_points(tmp_path: Path) -> None:
+    """Nothing is said of it, and Valgrind is content."""
+    record = graded(tmp_path, _RIGHT)
+
+    assert (record.verdict, record.score, record.findings, record.failed_stages) == (Verdict.ACCEPTED, 100, (), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "sentence", "line"),
+    [
+        (_STEP, "ring->first + 1", "taking", "expected 3", "= ring->slots[ring->first]"),
+        ("count > (size_t)(ring->capacity - ring->count)", "0", "putting", "returned 0, expected -1", "return 0;"),
+        ("ring->count++;", "ring->count += 2;", "putting", "count is", "ring->count += 2;"),
+        (
+            "    free(ring->slots);\n    free(ring);\n    return 0",
+            "    free(ring);\n    return 0",
+            "",
+            "lost",
+            "malloc",
+        ),
+        ("return ring;", "ring->slots = (int *)8; return ring;", "starting", "never allocated", ""),
+        ("ring->slots[ring->first]", "*(int *)0", "taking", "crashes", "*(int *)0"),
+    ],
+)
+def test_each_mistake_has_its_line(  # noqa: PLR0917 - a table
+    tmp_path: Path, old: str, new: str, rule: str, sentence: str, line: str
+) -> None:
+    """States and replies are judged by facets, as in Python; what the harness sees of memory comes besides."""
+    source = _RIGHT.replace(old, new)
+    record = graded(tmp_path, source)
+    causes = [cause for cause in record.causes if sentence in cause.sentence]
+
+    assert source != _RIGHT
+    assert causes, [cause.sentence for cause in record.causes]
+    assert not rule or rule in [cause.rule for cause in record.causes]
+    assert not line or line in source.splitlines()[causes[0].lines[0].line - 1]
+    assert all(str(write(record, View())) for write in FORMATS.values())
+
+
+def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None:
+    """The lab follows from the file's name."""
+    for name, source in {"ada": _RIGHT, "bob": _WRONG}.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "ring.c").write_text(source, encoding="utf-8")
+    with ring_in_process():
+        first = grade("batch", "in", "--jobs", "1", cwd=tmp_path)
+        again = grade("batch", "in", "--jobs", "1", cwd=tmp_path)
+        rows = csv.DictReader(io.StringIO(grade("export", cwd=tmp_path).out))
+        points_of = {row["submission"]: int(row["score"]) for row in rows}
+        shown = grade("show", "bob", cwd=tmp_path)
+        regraded = grade("regrade", "--jobs", "1", cwd=tmp_path)
+
+    assert (first.code, again.code, regraded.code) == (1, 1, 1), first.err
+    assert "2 of them graded already" in again.err
+    assert points_of["ada"] == 100 > points_of["bob"]
+    assert "ring_take" in shown.out
+
+
+def test_a_failing_case_is_a_program(tmp_path: Path) -> None:
+    """It contains the driver, builds by the handout's command, fails on the submission and passes on a right one."""
+    starter = lab().starter["ring.h"]
+    assert isinstance(starter, Path)
+    (tmp_path / "ring.h").write_bytes(starter.read_bytes())
+    (tmp_path / "ring.c").write_text(_WRONG, encoding="utf-8")
+    with ring_in_process():
+        done = grade("repro", "ring.c", "--output", "repro.c", cwd=tmp_path)
+    wrong = _run(tmp_path)
+    (tmp_path / "ring.c").write_text(_RIGHT, encoding="utf-8")
+    right = _run(tmp_path)
+
+    assert done.code == 0, done.err
+    assert wrong.returncode == 1
+    assert "expected 3" in wrong.stdout
+    assert (right.returncode, right.stdout, right.stderr) == (0, "", "")
+
+
+def _run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build and run the reproduction in a folder."""
+    command = ["sh", "-c", lab().reproduce_command]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`explain` draws the facets, `doctor` tries a grading of each lab."""
+    monkeypatch.setattr(doctor, "present", lambda: ["ring"])
+    with ring_in_process():
+        explained = grade("explain", "--lab", "ring", "putting/in_order")
+        looked = grade("doctor")
+
+    assert "values   1 2 3" in explained.out
+    assert "a whole grading of ring: works" in looked.out
+
+
+def test_named_values_come_back_and_others_are_refused() -> None:
+    """Whatever a program puts in the place of a record, reading it ends."""
+    record = {"reply": {"returned": None}, "state": {"a": -1, "b": [1, 2], "c": [], "d": [{"x": 1 << 40}, "é", [[3]]]}}
+    content = values.encode(record)
+    chance = random.Random(1)
+
+    assert values.decode(content) == record
+    for _ in range(1000):
+        damaged = bytearray(content)
+        for _ in range(chance.randrange(1, 5)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        cut = bytes(damaged[: chance.choice([len(damaged), chance.randrange(len(damaged))])])
+        try:
+            json.dumps(values.decode(cut))
+        except CannotGoOn:
+            continue
+
+
+def test_arguments_that_do_not_fit_are_an_error_of_the_case_file(tmp_path: Path) -> None:
+    """With the place, and what to write."""
+    case = (_HERE / "cases" / "putting" / "in_order.toml").read_text(encoding="utf-8")
+    (tmp_path / "long.toml").write_text(case.replace("[3]", "[3000000000]"), encoding="utf-8")
+    with ring_in_process():
+        checked = grade("explain", "--lab", "ring", str(tmp_path / "long.toml"))
+
+    assert checked.code == 2
+    assert "long.toml:8" in checked.err
+    assert "a list of ints" in checked.err
