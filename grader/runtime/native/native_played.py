@@ -153,6 +153,7 @@ def _misuse(event: HeapEvent, detail: int) -> Misuse | None:
 _RECURSION = 8
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _SI_KERNEL = 0x80  # the si_code by which Linux on x86-64 reports an address outside the range of all addresses
+_STACK_FULL = 1 << 16  # in the place of a si_code, with the bytes of stack in use in the place of an address
 _USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports that address: the bits above are neither all 0 nor all 1
 _FIRST_PAGE = 4096
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
@@ -199,6 +200,15 @@ class Fault:
         return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
 
     @property
+    def detail(self) -> str:
+        """The word of known mistakes for it; "" for a pointer that leads nowhere."""
+        if self.calls_itself:
+            return "crash-recursion"
+        if self.code == _STACK_FULL:
+            return "crash-stack"
+        return "crash-wild" if self.is_wild else _OTHER_CRASHES.get(self.signal, "")
+
+    @property
     def words(self) -> str:
         """The signal, and what a wrong access followed."""
         name = _signal_name(self.signal)
@@ -206,6 +216,8 @@ class Fault:
             return name
         if self.calls_itself:
             return f"{name}: it calls itself again and again until the stack is full"
+        if self.code == _STACK_FULL:
+            return f"{name}: the stack is full, for calls and their local variables take {self.address / 2**20:.0f} MB"
         if self.is_wild:
             return f"{name}: it follows a pointer that was never set, was freed, or was read beyond an end"
         place = "NULL" if self.address < _FIRST_PAGE else "a pointer to an address where no memory is"
@@ -333,9 +345,7 @@ class NativePlayed(Played):
         if self.left is not None:
             return self._ending("left", f"{call} {self._left_words}", "left-jump" if self.left.signal == _JUMP else "")
         if self.fault is not None:
-            wild = "crash-wild" if self.fault.is_wild else _OTHER_CRASHES.get(self.fault.signal, "")
-            detail = "crash-recursion" if self.fault.calls_itself else wild
-            return self._ending("crash", f"{call} crashes ({self.fault.words})", detail)
+            return self._ending("crash", f"{call} crashes ({self.fault.words})", self.fault.detail)
         if by_signal := self.status & 0x7F:
             detail = _OTHER_CRASHES.get(by_signal, "")
             return self._ending("crash", f"{call} crashes ({_signal_name(by_signal)})", detail)

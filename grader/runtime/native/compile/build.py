@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from grader.runtime.native.compile.macros import Macros
 
 _STOPPED = "compiler-stopped"
+_CRASHED = (
+    "gcc itself crashes on this file each time, and compiles another file here. That is a mistake in gcc; something "
+    "unusual in the file brings it to light, such as thousands of nested brackets. Leave parts of the file out until "
+    "gcc compiles it, and write the part that was left out in another way"
+)
+_WITHOUT_REASON = "it gives no reason. Compile the file yourself with the command of the handout"
 _MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
 """CPU seconds: a rejected file is not built in other ways when building took more than the first, or gcc the second."""
 
@@ -135,8 +141,12 @@ def _compile_findings(
         return [_finding(_STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
     if compiled.stopped or compiled.again is None:
         return [_finding(_STOPPED, "gcc needed too much time or memory for this file and was stopped")]
+    if compiled.crashed:
+        crashes = (text for text in diagnostics.parse_text(compiled.done.stderr) if not text.is_error and text.line)
+        places = [SourceLine(file=crash.file, line=crash.line, column=crash.column) for crash in crashes]
+        return [_finding(_STOPPED, _CRASHED, source=tuple(places[:1]))]
     errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
-    errors = errors or diagnostics.parse_text(compiled.done.stderr)
+    errors = errors or [text for text in diagnostics.parse_text(compiled.done.stderr) if text.is_error]
     own = own_headers.get(project.header.name)
     if own is not None and own != project.header.read_bytes() and compiled.done.cpu_seconds <= _MOST_OF_ONE:
         blamed = _blame_header(project, work, own_headers, errors)
@@ -150,7 +160,7 @@ def _compile_findings(
         return [_finding("compiler", message)]
     if not errors:
         text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))
-        return [_finding("compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
+        return [_finding("compiler", f"gcc refuses the file: {text or _WITHOUT_REASON}")]
     return [_gcc_finding(project, error) for error in errors[:MOST_FINDINGS]]
 
 

@@ -19,7 +19,7 @@ _NOWHERE = ("", 0, 0)
 _MOST, _MOST_FAILURES, _MOST_LINE = 1000, 20, 10_000_000
 """Limits: messages read; brackets that open no JSON, each of which costs a scan of all text behind it; line numbers."""
 _FOR_PEOPLE = re.compile(
-    r"^(?P<file>[^:\n]+):(?P<line>\d{1,8}):(?P<column>\d{1,8}): (?P<kind>fatal error|error): "
+    r"^(?P<file>[^:\n]+):(?P<line>\d{1,8}):(?P<column>\d{1,8}): (?P<kind>fatal error|error|internal compiler error): "
     r"(?P<message>.*?)(?: \[(?P<option>-W[\w=+-]+)\])?$",
     re.MULTILINE,
 )

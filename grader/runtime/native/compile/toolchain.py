@@ -9,6 +9,7 @@ occurs only once is ignored. Any other failure is raised, so that no submission 
     gcc was ended         by a limit on what it computes, writes or has in memory: the file's own failure. The same
                           holds when it sleeps for too long each time. By another process or the operating system, such
                           as a kernel without memory: the machine's failure.
+    gcc crashed           by a signal of its own, or an internal compiler error: the file's own failure, called that.
 
 How compiler and assembler ended is read from their exit statuses, never from what is printed: the file can influence
 that.
@@ -63,6 +64,9 @@ _TELL_STATUSES = ("-wrapper", f'sh,-c,"$0" "$@"; status=$?; echo $status >>{_STA
 """Options that record the statuses of compiler and assembler: gcc's own does not show whether a signal ended them."""
 _BY_SIGNAL = 128
 """What the shell adds to the signal's number in the exit status."""
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+_CRASHED = frozenset({4, *(_BY_SIGNAL + number for number in _CRASHES)})
+"""Statuses of a compiler or assembler that crashed; 4 is that of gcc's message "internal compiler error"."""
 _NOBODY = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGTERM, signal.SIGHUP})
 """Signals that a submission's file cannot cause in its compiler."""
 _MOST_BYTES = 256 << 10
@@ -103,6 +107,8 @@ class Compiled:
     """The second run, with machine-readable messages."""
     stopped: bool = False
     """Whether gcc needed more than it may use."""
+    crashed: bool = False
+    """Whether gcc or the assembler crashed, by a mistake of its own that the file brings to light."""
     too_large: bool = False
     """Whether the output is larger than gcc may write."""
     cpu_seconds: float = 0.0
@@ -149,7 +155,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     stopped = _is_stopped(again, statuses, most)
     if resources.memory_kills() > kills:
         raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
-    return replace(compiled, stopped=stopped)
+    return replace(compiled, stopped=stopped, crashed=not stopped and not _CRASHED.isdisjoint(statuses))
 
 
 def _run_with_statuses(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
@@ -172,7 +178,7 @@ def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
         if done.cpu_seconds < most:
             raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
         return True
-    return any(status > _BY_SIGNAL for status in statuses)
+    return any(status > _BY_SIGNAL and status not in _CRASHED for status in statuses)
 
 
 def link_file(

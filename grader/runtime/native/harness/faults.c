@@ -8,7 +8,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { FRAMES_DEPTH = 32 };
+enum { FRAMES_DEPTH = 32, STACK_FULL = 1 << 16 }; /* no si_code is that large */
 
 void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address, void *at)
 {
@@ -45,16 +45,31 @@ static void *program_counter(void *context)
 #endif
 }
 
+static const char *stack_pointer(void *context)
+{
+#if defined(__x86_64__)
+    return (const char *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+    return (const char *)((ucontext_t *)context)->uc_mcontext.sp;
+#else
+    (void)context;
+    return stack_base;
+#endif
+}
+
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     signal(signal_number, SIG_DFL);
     if (signal_number != SIGSEGV)
         signal(SIGSEGV, SIG_DFL); /* the walk up the stack below may meet ruins */
+    enum { RED_ZONE = 256 }; /* below its end; ABIs allow 128 bytes, and a call writes there, too */
     int hang = signal_number == SIGPROF;
+    const char *at = info->si_addr, *end = stack_pointer(context);
+    int full = signal_number == SIGSEGV && at < stack_base && at >= end - RED_ZONE; /* its own stack, and not there */
+    uint64_t address = full ? (uint64_t)(stack_base - end) : (uint64_t)(uintptr_t)at;
     if (now.lines)
         tell_lines(0);
-    send_stack(FAULT, signal_number, info->si_code, hang ? 0 : (uint64_t)(uintptr_t)info->si_addr,
-               program_counter(context));
+    send_stack(FAULT, signal_number, full ? STACK_FULL : info->si_code, hang ? 0 : address, program_counter(context));
     if (hang)
         _exit(EXIT_HANG);
     raise(signal_number);

@@ -232,7 +232,7 @@ void *allocate(size_t size, size_t align, int zero, void *caller)
     return start;
 }
 
-static const char *stack_base; /* main's frame */
+const char *stack_base;
 
 /* On the stack, in a function that runs or in one that has just returned. */
 int on_stack(const char *address)

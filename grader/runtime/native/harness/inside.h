@@ -120,6 +120,7 @@ uintptr_t start_of(const struct block *block);
 enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
+extern const char *stack_base; /* main's frame */
 
 /* --- closure.c ------------------------------------------------------------------------------------------- */
 

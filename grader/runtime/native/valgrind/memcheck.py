@@ -142,6 +142,7 @@ def _checked(
         processes=len(runs),
         cpu_seconds=sum(run.cpu_seconds for run in runs),
         evasion=_evasion(runs, failed=bool(stopped or hung)) if unchecked else "",
+        unknown_instruction=any(run.unknown_instruction for run in runs),
         cut=any(run.cut for run in runs),
         unexplained=any(run.unexplained for run in runs),
         unread=tuple(
@@ -156,9 +157,9 @@ def _checked(
 def _evasion(runs: Sequence[ValgrindRun], *, failed: bool) -> str:
     """Return how a program kept cases from Valgrind, which works on this machine; "" where it did not.
 
-    A program that is slow natively too is no such program.
+    A program that is slow natively too is no such program, nor is one with an instruction that Valgrind does not know.
     """
-    if any(run.out_of_time for run in runs):
+    if any(run.out_of_time or run.unknown_instruction for run in runs):
         return ""
     if not all(run.course.begun for run in runs):
         return "cannot be started under it"
@@ -218,7 +219,7 @@ class _Processes:
             suspect = None
             if cut_off is not None and (run.too_slow or hangs):
                 self.hung[cut_off] = run.course.at[1], run.report.where
-            elif cut_off is not None and not (run.gives_up or run.report.unread):
+            elif cut_off is not None and not (run.gives_up or run.unknown_instruction or run.report.unread):
                 self.stopped[cut_off] = run.course.at[1]
             if run.gives_up:
                 break

@@ -99,6 +99,8 @@ class Checked:
     """The lines that stored into shared memory which the operation may not touch, including repeated stores."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read memory which the operation may only read; for a few cases with a difference."""
+    unknown_instruction: bool = False
+    """Whether it does not know an instruction of the program; nobody can say anything about the unchecked cases."""
     cut: bool = False  # whether its report stops in the middle although the program came to its end
     unexplained: bool = False  # or in the middle of a case, and neither the grader nor the harness ended it
     unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
@@ -116,7 +118,7 @@ class Checked:
     @property
     def late(self) -> bool:
         """Whether a limit of time was reached, or no time was left for some cases."""
-        return bool(self.hung or (self.unchecked and not self.stopped))
+        return bool(self.hung or (self.unchecked and not self.stopped and not self.unknown_instruction))
 
     @property
     def unseen(self) -> frozenset[int]:
@@ -133,6 +135,9 @@ class Checked:
         if not self.unchecked:
             return ""
         seen = f"{TOOL} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
+        if self.unknown_instruction:
+            why = "it does not know an instruction that the program runs, such as one of AVX-512"
+            return f"{seen}{why}. That is no mistake, and the cases that it did not see cost no point."
         if not self.evasion:
             return f"{seen}no time was left for the others. They cost no point."
         return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."

@@ -3,21 +3,26 @@
 Where Valgrind does not begin, it is run again without the program's debug information, and without an option that an
 old one does not know. A program that it has no room
 for (static zeros above some 1.5 GB) is not checked: it earns no points for the use of memory.
+
+An instruction that Valgrind does not know, such as one of AVX-512, ends a program by SIGILL, as a trap does. The linked
+program tells them apart. No case that ends so costs a point.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.optional_stages import OptionalStages
+from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.native.project import NativeProgram
 from grader.runtime.native.replay import Frames
-from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.symbolize import run_tool, source_lines
 from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, Stack, followed, read
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
@@ -29,6 +34,10 @@ _MOST_OF = 0.7  # part of its limit: the kernel counts by ticks and is not exact
 _EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
 _HARNESS_EXITS = (0, 97, _EXIT_BY_STUDENT, 99, 100)
 """Exit codes after which Valgrind always completes its report; inside.h has their names."""
+
+_LONGEST_INSTRUCTION = 15
+_MADE_TO_TRAP = re.compile(r"\(bad\)|\.|ud|int|brk|hlt")
+"""The beginning of what objdump prints for bytes that are no instruction, and for instructions that end any program."""
 
 _COMMAND = (
     "valgrind",
@@ -69,6 +78,8 @@ class ValgrindRun:
     cut: bool
     """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
     unexplained: bool
+    unknown_instruction: bool = False
+    """Whether an instruction ended it that Valgrind does not know."""
     too_slow: bool = False
     """Whether it used far more time than Valgrind needs for what its cases do natively."""
 
@@ -130,7 +141,8 @@ def run_once(
     ended = by_limit or done.timed_out or done.flooded or done.large
     complete = ended or report.unread or document.rstrip().endswith(_LAST_WORD)
     cut = not complete and (course.through or done.exit_code in _HARNESS_EXITS)
-    explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
+    unknown = done.signal == signal.SIGILL and _is_instruction(work, program, report.fatal_at)
+    explained = ended or cut or unknown or done.exit_code == _EXIT_BY_STUDENT
     unread = _unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut)
     return ValgrindRun(
         course=course,
@@ -143,7 +155,17 @@ def run_once(
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
         cut=cut,
+        unknown_instruction=unknown,
     )
+
+
+def _is_instruction(work: Workspace, program: NativeProgram, address: int) -> bool:
+    """Whether an instruction of the program begins at the address that can do anything but end it."""
+    window = [f"--start-address={address}", f"--stop-address={address + _LONGEST_INSTRUCTION}"]
+    place = program.place(work, checked=True)
+    done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, place]) if address else None
+    line = re.search(rf"^ *{address:x}:\t(\S+)", decoded(done.stdout), re.MULTILINE) if done is not None else None
+    return line is not None and not _MADE_TO_TRAP.match(line[1])
 
 
 def _unread(unread: str, *, large: bool, too_much: bool, cut: bool) -> str:

@@ -146,7 +146,7 @@ _EXPLAIN_STATE = frozenset(
 _MOST_NAMED = 2000
 _VALGRINDS_OWN = "vgpreload_"
 """The beginning of the name of the library that has Valgrind's malloc, which libc itself calls."""
-_ERROR, _MESSAGE = b"error", b"clientmsg"
+_ERROR, _MESSAGE, _FATAL = b"error", b"clientmsg", b"fatal_signal"
 _WORDS = re.compile(r"pkv (errors|leaks|unfreed|forbidden|hang) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16})")
 _ADDRESS = re.compile(r"Address 0x([0-9A-Fa-f]{1,16})")
 _DIGITS = 20
@@ -167,6 +167,8 @@ class ReadReport:
     unfreed: tuple[Unfreed, ...] = ()
     unread: str = ""
     """Why part of it was not read, in words that fit after "Valgrind's report"; "" when all was read."""
+    fatal_at: int = 0
+    """Where the signal came from that ended the program, where it names an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class _Reading:
     after: Place | None = None
     where: tuple[SourceLine, ...] = ()
     unfreed: list[Unfreed] = field(default_factory=list)
+    fatal_at: int = 0
     listed: Unfreed = _NOTHING_LISTED
     """The last list of unfreed memory: later lists contain it too, as long as they begin with the same case."""
 
@@ -272,6 +275,8 @@ def read(
             continue
         if kind == _MESSAGE:
             reading.message(element)
+        elif kind == _FATAL:
+            reading.fatal_at = _number(element.findtext("siaddr"), 16)
         elif len(reading.placed) + len(reading.waiting) < _MOST_ERRORS:
             reading.waiting.append(_error(element, source_name))
         else:
@@ -289,7 +294,13 @@ def read(
     attributed = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
     if not any(_costs(fault) for fault in attributed):  # except in the student's calls, for a file that hides its lines
         attributed += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
-    return ReadReport(errors=tuple(attributed), where=reading.where, unfreed=tuple(reading.unfreed), unread=unread)
+    return ReadReport(
+        errors=tuple(attributed),
+        where=reading.where,
+        unfreed=tuple(reading.unfreed),
+        unread=unread,
+        fatal_at=reading.fatal_at,
+    )
 
 
 def _costs(fault: MemoryFault) -> bool:
@@ -297,8 +308,8 @@ def _costs(fault: MemoryFault) -> bool:
 
 
 def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield errors and messages in their order; an element that began before one of them and never ended is skipped."""
-    ends = {kind: document.find(b"</%s>" % kind) for kind in (_ERROR, _MESSAGE)}
+    """Yield what is read, in its order; an element that began before one of them and never ended is skipped."""
+    ends = {kind: document.find(b"</%s>" % kind) for kind in (_ERROR, _MESSAGE, _FATAL)}
     start = 0
     while remaining := [(end, kind) for kind, end in ends.items() if end >= 0]:
         end, kind = min(remaining)

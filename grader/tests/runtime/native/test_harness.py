@@ -125,6 +125,26 @@ def test_a_stack_overflow_is_caught_on_another_stack() -> None:
     assert abs(finding.source[0].line - line_of(source)) <= 1
 
 
+_LARGE = "volatile char big[32 << 20]; big[n] = 1; return big[n + 1];"
+_CIRCLE = "volatile int own = n; return call{}(n + 1) + own;"
+_CALLS = 7
+
+
+@pytest.mark.parametrize(("body", "size"), [(_LARGE, "32 MB"), (_CIRCLE, " MB")], ids=["array", "circle of calls"])
+def test_a_full_stack_is_called_that(body: str, size: str) -> None:
+    """No pointer is wrong there. In a long circle of calls no function is seen to call itself."""
+    declared = "".join(f"__attribute__((noipa)) int call{i}(int n);\n" for i in range(_CALLS))
+    defined = "".join(f"int call{i}(int n) {{ {body.format((i + 1) % _CALLS)} }}\n" for i in range(_CALLS))
+    source = trouble("return call0(0);", top=POSIX + declared + defined)
+    attempt = attempted(source, first_case(), second_case())
+    finding = assert_only_that_call_failed(attempt, "crash")
+
+    assert "the stack is full" in finding.message
+    assert size in finding.message
+    assert "pointer" not in finding.message + finding.hint
+    assert finding.source[0].function.startswith("call")
+
+
 def test_a_way_out_past_the_harness_is_noticed() -> None:
     """A raw system call ends the process without a word; the missing reports tell."""
     source = trouble("syscall(231, 0);", top=POSIX + "#include <sys/syscall.h>\n")

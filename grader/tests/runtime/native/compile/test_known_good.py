@@ -96,6 +96,48 @@ def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None
         graded_text(_UNRESOLVED, first_case())
 
 
+_SAYS_WHERE = "echo 'llm_memory.c:7:3: internal compiler error: in expand_expr, at expr.cc:1' >&2; exit 4"
+
+
+def _in_its_place(tool: Callable[[str, str], None], name: str, script: str, *, where: str) -> None:
+    """Let gcc start a script instead of its compiler or assembler, where `where` is true."""
+    tool(name, f'{where} && {{ {script}; }}; exec $real "$@"')  # PATH leads to an assembler, whatever `where` says
+    tool("gcc", f'{where} && exec $real -B"$(dirname "$0")/" "$@"; exec $real "$@"')
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "lines"),
+    [("cc1", _SAYS_WHERE, [7]), ("cc1", "kill -SEGV $$", []), ("as", "kill -ABRT $$", [])],
+    ids=["internal error", "signal", "assembler"],
+)
+def test_a_file_on_which_gcc_crashes_is_told_so(
+    tool: Callable[[str, str], None], name: str, script: str, lines: list[int]
+) -> None:
+    """It crashes again, and not with a known-good file: the file brings a mistake of gcc's to light."""
+    _in_its_place(tool, name, script, where="grep -q elsewhere llm_memory.c")
+    record = graded_text(_UNRESOLVED, first_case())
+    (finding,) = record.findings
+
+    assert record.verdict is Verdict.COMPILE_ERROR
+    assert "gcc itself crashes on this file each time, and compiles another file here" in finding.message
+    assert [place.line for place in finding.source] == lines
+
+
+@pytest.mark.parametrize("script", [_SAYS_WHERE, "kill -SEGV $$"], ids=["internal error", "signal"])
+def test_a_gcc_that_crashes_on_every_file_blames_nobody(tool: Callable[[str, str], None], script: str) -> None:
+    """Then gcc or the machine is broken."""
+    _in_its_place(tool, "cc1", script, where="true")
+
+    assert "known-good" in failure(right())
+
+
+def test_a_gcc_that_gives_no_reason_leaves_no_empty_sentence(tool: Callable[[str, str], None]) -> None:
+    """The student can do something, at least."""
+    _in_its_place(tool, "cc1", "exit 1", where="grep -q elsewhere llm_memory.c")
+
+    assert "with the command of the handout" in graded_text(_UNRESOLVED, first_case()).findings[0].message
+
+
 @pytest.mark.timeout(120)
 def test_an_object_that_may_not_be_so_large_is_the_students() -> None:
     """And one that may be is graded like any other."""

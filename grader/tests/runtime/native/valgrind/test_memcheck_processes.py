@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
+from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
 from grader.runtime.native.valgrind.one_process import ValgrindRun
 from grader.runtime.protocol import Program
@@ -104,3 +106,29 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
 
     assert waited.keys() == {(0,), (1,)}
     assert waited[0,] < 1 < waited[1,]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction is one of x86-64")
+def test_an_instruction_that_valgrind_does_not_know_costs_nothing() -> None:
+    """Its own limits are not the student's. Every processor runs this one natively; AVX-512 would need another one."""
+    source = around("fork_sequence", '    __asm__ volatile("prefetchwt1 (%rsp)");')
+    attempt = attempted(source, first_case(), second_case(), valgrind=True)
+    checked = memcheck_of(attempt)
+    if not (checked.unchecked or checked.stopped):
+        pytest.skip("this Valgrind knows the instruction")
+
+    assert findings(attempt) == []
+    assert (checked.unchecked, checked.processes) == ((0,), 2)  # the other case is checked
+    assert attempt.observed is not None
+    assert attempt.observed.unseen == frozenset()
+    assert "it does not know an instruction that the program runs" in (attempt.observed.coverage or "")
+
+
+@pytest.mark.parametrize("trap", ["__builtin_trap();", "raise(SIGILL);", '__asm__ volatile(".byte 0x62, 1, 2, 3");'])
+def test_whoever_ends_itself_under_valgrind_only_pays_for_it(trap: str) -> None:
+    """SIGILL alone does not tell an instruction that Valgrind does not know from one that is made to trap."""
+    source = around("fork_sequence", f"    if ({_UNDER_VALGRIND}) {{ {trap} }}", top=_TOP)
+    attempt = attempted(source, first_case(), second_case(), valgrind=True)
+
+    assert [finding.kind for finding in findings(attempt)] == [STOPS_WHEN_CHECKED]
+    assert not memcheck_of(attempt).unknown_instruction
