@@ -185,11 +185,13 @@ def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, la
     """Yield what the mistake says and what instruments add; a line that explains all needs no more beside a symptom."""
     assert case.cause is not None
     explained = searched_line is not None and searched_line.explains_all
+    if searched_line is not None and searched_line.leads:
+        yield searched_line.sentence
     if not explained or case.cause.difference is not None:
         yield hint(mistake, case.cause, case.comparison, lab)
     if not explained:
         yield _beside(case)
-    if searched_line is not None:
+    if searched_line is not None and not searched_line.leads:
         yield searched_line.sentence
 
 

@@ -100,6 +100,8 @@ class Named:
     """What else is known about the line."""
     stored: bool = False
     """Whether the wrong value is known to be stored there, and is not left over from before."""
+    leads: bool = False
+    """Whether the sentence comes before what is said of the mistake."""
     explains_all: bool = False
     """Whether everything else that is wrong follows from what the line does."""
 

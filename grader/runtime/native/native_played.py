@@ -224,6 +224,27 @@ class Fault:
         return f"{name}: it follows {place}"
 
 
+class RefusedCall(NamedTuple):
+    """A call of a function of libc that is refused (libc_names.py) and that failed."""
+
+    operation: int
+    called_at: int
+    """The return address."""
+    name: str
+
+
+def refused_call(body: bytes, operation: int) -> RefusedCall:
+    """Decode the body of a REFUSED frame.
+
+    Raises `struct.error` or `ValueError` for a body that the harness did not send.
+    """
+    called_at, name = struct.unpack("<Q64s", body)
+    called = name.rstrip(b"\0").decode("ascii")
+    if not called.isidentifier():
+        raise ValueError("no name of a function")
+    return RefusedCall(operation, called_at, called)
+
+
 class Remark(NamedTuple):
     """What a program reported of one operation besides its state, in the format of the build that reported it."""
 
@@ -276,6 +297,8 @@ class NativePlayed(Played):
     events: list[BlockEvent] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     """Undefined behaviour, where the program was built to report it."""
+    refused: list[RefusedCall] = field(default_factory=list)
+    """The first call from each place."""
     lines: bytes | None = None
     """The path and the stores of the instrumented operation, where the program was built to report them."""
     fault: Fault | None = None

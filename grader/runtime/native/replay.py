@@ -29,7 +29,15 @@ from typing import Generic, NamedTuple, TypeVar
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
-from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark, block_event
+from grader.runtime.native.native_played import (
+    Fault,
+    NativePlayed,
+    NativeReplayed,
+    NativeStep,
+    Remark,
+    block_event,
+    refused_call,
+)
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.runs import by_visibility
 from grader.system.budget import TIME_LIMITS, TimeLimits
@@ -59,6 +67,7 @@ class FrameKind(IntEnum):
     UNDEFINED = 10
     LINES = 12
     SUMS = 13
+    REFUSED = 14
 
 
 class HarnessFrame(NamedTuple):
@@ -270,6 +279,9 @@ _EVENT = 4
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
 """The most bytes of one message of lines.c, and of one on undefined behaviour (faults.c)."""
 
+_MOST_REFUSED = 16
+"""The most places in a case from which refused calls are reported; calls.c reports no more."""
+
 
 def replay(
     work: Workspace,
@@ -400,6 +412,8 @@ def _take_down(played: list[NativePlayed], frame: HarnessFrame, pace: float) -> 
             played_case.events.append(block_event(frame.body, frame.operation))
         case FrameKind.UNDEFINED if len(played_case.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
             played_case.remarks.append(Remark(frame.operation, frame.body))
+        case FrameKind.REFUSED if len(played_case.refused) < _MOST_REFUSED and 0 <= frame.operation < operations:
+            played_case.refused.append(refused_call(frame.body, frame.operation))
         case FrameKind.LINES if (
             played_case.lines is None and len(frame.body) <= _MOST_OF_LINES
         ):  # not that of a later crash

@@ -19,7 +19,16 @@ from grader.runtime.native.native_played import name_lines, native_played
 from grader.runtime.native.project import CProject, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines
-from grader.runtime.native.symptoms import HeapUse, confirm_lost, culprits, find_lost, heap_use, stacks_of, symptoms
+from grader.runtime.native.symptoms import (
+    HeapUse,
+    confirm_lost,
+    culprits,
+    find_lost,
+    given_up,
+    heap_use,
+    stacks_of,
+    symptoms,
+)
 from grader.runtime.native.valgrind.memcheck import (
     MOST_PROCESSES,
     advice,
@@ -71,6 +80,7 @@ class NativeObservations(Observations):
             self,
             symptoms=symptoms(self.comparisons, self.uses, self.lines, checked),
             culprits=culprits(self.comparisons, self.uses, self.lines, checked),
+            named={**self.named, **given_up(self.comparisons, self.lines)},
             unseen=checked.unseen if checked is not None else frozenset(),
             coverage=checked.coverage if checked is not None else None,
         )
@@ -258,7 +268,12 @@ class NativeRuntime:
         own = native_program(program)
         again = partial(self._checked_again, work, own, observed, order, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
-        still = [fault for fault in unplaced if not more.tells_more(observed, fault)]
+        known = observed.named
+        still = [
+            fault
+            for fault in unplaced
+            if (fault.case, fault.operation) not in known and not more.tells_more(observed, fault)
+        ]
         with_lines = partial(self._with_lines, work, source, more, still)
         return optional.run(OptionalStage.LINES, with_lines, otherwise=more)
 
@@ -308,7 +323,7 @@ class NativeRuntime:
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
             named, seconds = find_lines(place, unplaced, driver=self.driver, build=build_it, source=source)
-        return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
+        return replace(observed, named={**named, **observed.named}, spent={**observed.spent, "find lines": seconds})
 
     def advise(
         self,

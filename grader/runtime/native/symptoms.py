@@ -30,9 +30,10 @@ from grader.runtime.native.native_played import (
 )
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.native.replay import WATCH, replay
+from grader.runtime.native.scan.libc_names import refusal
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import TOOL, Checked, MemoryFault
-from grader.runtime.protocol import Culprit, Place
+from grader.runtime.protocol import Culprit, Named, Place
 from grader.system.sandbox import Workspace
 
 
@@ -150,8 +151,11 @@ _OTHERWISE = {STOPS_WHEN_CHECKED: "goes on by chance", STRAYS_WHEN_CHECKED: "doe
 _MOST_LEAKS = 4
 
 
-def stacks_of(comparisons: Iterable[Comparison], uses: Iterable[HeapUse]) -> Iterator[tuple[int, ...]]:
-    """Yield all stacks whose lines `symptoms` and `culprits` need."""
+def stacks_of(comparisons: Sequence[Comparison], uses: Iterable[HeapUse]) -> Iterator[tuple[int, ...]]:
+    """Yield all stacks whose lines `symptoms`, `culprits` and `given_up` need."""
+    if any(_gives_up_in(comparison) is not None for comparison in comparisons):
+        for comparison in comparisons:
+            yield from (stack_of(call.called_at) for call in native_played(comparison).refused)
     for comparison, use in zip(comparisons, uses, strict=True):
         for event in use.events:
             if event.event is HeapEvent.UNFILLED and not comparison.deviations:
@@ -211,6 +215,39 @@ def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culpri
         if line:
             by_tag[tag] = Culprit(lines=line)
     return by_tag
+
+
+def given_up(comparisons: Sequence[Comparison], lines: Lines) -> dict[Place, Named]:
+    """Return the refused calls of libc in operations that end badly, or refuse what they must do.
+
+    A call is left out if an operation that is right makes it at the same line.
+    """
+    calls = [
+        (number, call, next(iter(lines.get(stack_of(call.called_at), ())), None))
+        for number, comparison in enumerate(comparisons)
+        for call in native_played(comparison).refused
+    ]
+    harmless = {(call.name, line) for number, call, line in calls if call.operation < _first_wrong(comparisons[number])}
+    sentences: dict[Place, dict[str, SourceLine | None]] = {}
+    for number, call, line in calls:
+        if call.operation == _gives_up_in(comparisons[number]) and (call.name, line) not in harmless:
+            sentences.setdefault((number, call.operation), {})[refusal(call.name, line)] = line
+    return {
+        place: Named(lines=tuple(filter(None, by_sentence.values())), sentence=" ".join(by_sentence), leads=True)
+        for place, by_sentence in sentences.items()
+    }
+
+
+def _gives_up_in(comparison: Comparison) -> int | None:
+    """Return the first operation that goes wrong, if it does not return or refuses what the reference accepts."""
+    first = _first_wrong(comparison)
+    ended = comparison.ended_at if comparison.end is End.ENDED else None
+    return first if first in (ended, comparison.refused) else None
+
+
+def _first_wrong(comparison: Comparison) -> int:
+    """Return the number of operations before the first that goes wrong."""
+    return min((deviation.operation for deviation in comparison.deviations), default=comparison.ended_at)
 
 
 _COUNTED = {RELEASED_WRONGLY: {HeapEvent.BAD_FREE}, DAMAGED: {HeapEvent.BROKEN, HeapEvent.TOO_SMALL}}

@@ -223,8 +223,8 @@ def null_check_written_as(text: str, check: str) -> str:
 
 
 def writes_a_log_file(text: str) -> str:
-    """Each call writes to a log file if it can open it; the sandbox may refuse that."""
-    statement = 'FILE *log = fopen("debug.log", "a"); if (log != NULL) { fprintf(log, "call\\n"); fclose(log); }'
+    """Each call writes to a log file, and does not check whether it could be opened."""
+    statement = 'FILE *log = fopen("debug.log", "a"); fprintf(log, "call\\n"); fclose(log);'
     return in_every_call(text, statement, "#include <stdio.h>")
 
 
@@ -256,7 +256,7 @@ VARIANTS: dict[str, Callable[[str], str]] = {
     "printf in every call": lambda text: in_every_call(text, 'printf("called, "); fprintf(stderr, "%s\\n", __func__); fputs("partial", stderr);', "#include <stdio.h>"),
     "unbuffered output": lambda text: in_every_call(text, 'setvbuf(stdout, NULL, _IONBF, 0); printf("%d ", 7); puts("line"); fflush(NULL);', "#include <stdio.h>"),
     "asserts that hold": lambda text: in_every_call(text, "assert(L1_PT_SIZE == 16);", "#include <assert.h>"),
-    "a log file": writes_a_log_file,
+    "a log file, not checked": writes_a_log_file,
     "counters and time": lambda text: in_every_call(text, "calls++; last = time(NULL); if (calls % 1000 == 0) srand((unsigned)last + (unsigned)rand());", "#include <time.h>", "static unsigned long calls;", "static time_t last;"),
     "CRLF": lambda text: text.replace("\n", "\r\n"),
     "no final newline, tabs, UTF-8": lambda text: ("/* 二级块表 – é */\n" + text.replace("    ", "\t")).rstrip("\n"),

@@ -29,7 +29,7 @@ from grader.runtime.native.project import FLAGS, CProject, Driver, NativeProgram
 from grader.runtime.native.replay import replay
 from grader.runtime.native.scan.elf import Elf, Symbols
 from grader.runtime.native.scan.expected import start
-from grader.runtime.native.scan.libc_names import RENAMED
+from grader.runtime.native.scan.libc_names import CALLED_BY_STUBS, RENAMED
 from grader.runtime.native.scan.suspects import function_names
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.memcheck import memcheck
@@ -219,7 +219,7 @@ def _make(project: CProject, folder: Path) -> None:
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
         _run_own([*command, *includes, "-o", name], folder)
-    names = (*RENAMED, *_REPLACED, *_MARKS)
+    names = (*RENAMED, *CALLED_BY_STUBS, *_REPLACED, *_MARKS)
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
         _run_own(["objcopy", *renamed, name], folder)

@@ -173,10 +173,10 @@ def _before_linking(
     ]
     if not missing and not refused:
         return steps, []
-    stubs = [libc_names.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
+    stubs = [libc_names.stub(declared, name, side.prefix) for name, declared in refused.items()]
     stubs += [project.functions[name] for name in missing]
     work.add(project.header.name, project.header.read_bytes())
-    _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))
+    _add_lines(work, "stubs.c", (*libc_names.declarations(side.prefix), f'#include "{project.header.name}"', *stubs))
     return [*steps, ["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"]], ["stubs.o"]
 
 

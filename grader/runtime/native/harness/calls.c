@@ -1,5 +1,5 @@
 /* The functions to which the student's calls of libc were renamed: allocators, their relatives, ways out of the
- * program. */
+ * program, and what becomes of calls that are refused. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -33,6 +33,10 @@ char *harness_strdup(const char *);
 char *harness_strndup(const char *, size_t);
 wchar_t *harness_wcsdup(const wchar_t *);
 void harness_free(void *);
+int harness_fclose(FILE *);
+int harness_fileno(FILE *);
+void harness_refused(const char *, void *);
+FILE *harness_opened(const char *, FILE *, const char *, void *);
 _Noreturn void harness_exit(int);
 _Noreturn void harness__exit(int);
 _Noreturn void harness__Exit(int);
@@ -256,6 +260,80 @@ void harness_free(void *start)
     if (now.failing < 0)
         look_for_scratch(start, CALLER);
     release(start, CALLER);
+}
+
+/* Report a call that failed because libc_names.py refuses the function: the first one from each place in a case. */
+void harness_refused(const char *name, void *caller)
+{
+    enum { PLACES = 16, LONGEST = 64 };
+    static void *told[PLACES];
+    size_t place = 0;
+    while (place < PLACES && told[place] != NULL && told[place] != caller)
+        place++;
+    if (MEMCHECK || now.closure || place == PLACES || told[place] == caller)
+        return;
+    told[place] = caller;
+    struct {
+        uint64_t caller;
+        char name[LONGEST];
+    } body = {(uint64_t)(uintptr_t)caller, ""};
+    memcpy(body.name, name, strnlen(name, LONGEST));
+    send_frame(REFUSED, &body, sizeof body);
+}
+
+/* The stream of every file that is opened to be written: what is written is dropped, so the file stays empty. It is
+ * never closed, because a closure goes back to states in which it is open. Under Valgrind it is stdout, which leads
+ * nowhere there: no FILE that libc allocates is taken for the student's. */
+static FILE *empty_file;
+
+static ssize_t read_none(void *file, char *bytes, size_t size)
+{
+    return (void)file, (void)bytes, (void)size, 0;
+}
+
+static ssize_t drop(void *file, const char *bytes, size_t size)
+{
+    return (void)file, (void)bytes, (ssize_t)size;
+}
+
+static int go_to_start(void *file, off64_t *place, int from)
+{
+    return (void)file, (void)from, *place = 0, 0;
+}
+
+/* Forget errors, and the student's own buffer, which may end with the file. */
+static FILE *as_new(FILE *file)
+{
+    static HARNESS_LARGE char buffer[1 << 12];
+    clearerr(file);
+    setvbuf(file, buffer, _IOFBF, sizeof buffer);
+    return file;
+}
+
+/* Open a file: none is there to be read. `stream`, where it is not NULL, goes on to lead where it led. */
+FILE *harness_opened(const char *mode, FILE *stream, const char *name, void *caller)
+{
+    if (*mode != 'w' && *mode != 'a' && strchr(mode, '+') == NULL) {
+        harness_refused(name, caller);
+        errno = ENOENT;
+        return NULL;
+    }
+    if (stream != NULL)
+        return stream;
+    const cookie_io_functions_t ways = {read_none, drop, go_to_start, NULL};
+    if (empty_file == NULL)
+        empty_file = MEMCHECK ? stdout : fopencookie(NULL, "w+", ways);
+    return empty_file == NULL ? NULL : as_new(empty_file);
+}
+
+int harness_fclose(FILE *file)
+{
+    return file != NULL && file == empty_file ? (as_new(file), 0) : fclose(file);
+}
+
+int harness_fileno(FILE *file)
+{
+    return file != NULL && file == empty_file ? STDOUT_FILENO : fileno(file);
 }
 
 enum way { WAY_EXIT = 1, WAY__EXIT, WAY__EXIT_C, WAY_QUICK_EXIT, WAY_ABORT, WAY_JUMP };

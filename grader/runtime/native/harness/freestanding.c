@@ -352,6 +352,7 @@ size_t fwrite(const void *restrict items, size_t size, size_t count, FILE *restr
 
 int fflush(FILE *file) { return (void)file, 0; }
 int fclose(FILE *file) { return looked_at((uintptr_t)file), 0; }
+void clearerr(FILE *file) { (void)file; }
 int ferror(FILE *file) { return looked_at((uintptr_t)file), 0; }
 int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t size)
 {

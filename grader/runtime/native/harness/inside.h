@@ -44,7 +44,7 @@ void leave_call(void);
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12, SUMS };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12, SUMS, REFUSED };
 
 /* The current case and operation; every frame contains them. */
 extern struct now {

@@ -7,8 +7,9 @@ harness replaces the allocators and the functions that end a program (`RENAMED`)
 command does not link with it.
 
 Any other name that libc defines is linked to a stub and reported as advice. A function becomes one that does nothing
-and fails; a variable becomes one that holds only zeros. A name that libc does not define is left to the linker, which
-complains about it.
+and fails; a variable becomes one that holds only zeros. A file that is opened to be written is a stream that drops what
+is written, because many programs write a log and do not check whether it could be opened. A name that libc does not
+define is left to the linker, which complains about it.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ RENAMED = (
     *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
     *("exit", "_exit", "_Exit", "quick_exit", "abort"),
     *("strdup", "strndup", "wcsdup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
-    *("getline", "getdelim", "__getdelim"),
+    *("getline", "getdelim", "__getdelim", "fclose", "fileno"),
     *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
 )
 """Functions of libc that the harness replaces by its own."""
@@ -181,6 +182,17 @@ _NOT_KNOWN = "0"
 NULL would follow -1; -1 for an error is in the table, for all calls that are likely."""
 
 
+CALLED_BY_STUBS = ("opened", "refused")
+"""Functions in harness/calls.c that stubs call."""
+
+_OPENING = {
+    "fopen": ("const char *path, const char *mode", "mode, 0"),
+    "freopen": ("const char *path, const char *mode, void *file", 'path ? mode : "+", file'),
+    "tmpfile": ("void", '"w+", 0'),
+}
+"""Functions that open a file: their parameters, and the mode and the stream that `opened` gets."""
+
+
 def doubtful(undefined: Collection[str]) -> list[str]:
     """Return the names that are not allowed, among those that an object needs from others, sorted."""
     return sorted(name for name in undefined if name not in RENAMED and not is_allowed(name))
@@ -193,30 +205,52 @@ def refused(undefined: Collection[str], libc: Callable[[], Mapping[str, str]]) -
     return {name: known[name] for name in names if name in known}
 
 
-def stub(declaration: str, name: str, as_name: str) -> str:
-    """Return the C definition that replaces a function or variable; a function ignores its arguments."""
+def declarations(prefix: str) -> tuple[str, ...]:
+    """Return the C lines that precede stubs. The names of the harness's functions begin with `prefix`."""
+    opened = f"void *{prefix}opened(const char *, void *, const char *, void *);"
+    return "#include <errno.h>", opened, f"void {prefix}refused(const char *, void *);"
+
+
+def stub(declaration: str, name: str, prefix: str) -> str:
+    """Return the C definition that replaces a function or variable; most functions ignore their arguments."""
     if declaration:
-        return f"{declaration.format(as_name)};"
-    calls = _CALLS.get(_plain(name))
-    return f"long {as_name}(void) {{ errno = ENOSYS; return {calls.fails_with if calls else _NOT_KNOWN}; }}"
+        return f"{declaration.format(prefix + name)};"
+    plain, call = _plain(name), f'"{name}", __builtin_return_address(0)'
+    if plain in _OPENING:
+        parameters, arguments = _OPENING[plain]
+        return f"void *{prefix}{name}({parameters}) {{ return {prefix}opened({arguments}, {call}); }}"
+    fails_with = _CALLS[plain].fails_with if plain in _CALLS else _NOT_KNOWN
+    return f"long {prefix}{name}(void) {{ {prefix}refused({call}); errno = ENOSYS; return {fails_with}; }}"
 
 
 def advice(lines: Mapping[str, tuple[SourceLine, ...]], declarations: Mapping[str, str]) -> Iterator[Advice]:
     """Yield one advice for each name that is used, with the lines of its uses."""
     for name, places in lines.items():
         others = f" (also in line {', '.join(str(place.line) for place in places[1:])})" if len(places) > 1 else ""
-        instead = "it holds only zeros" if declarations[name] else "the call always fails"
-        message = f"{_reason(name, others)}. While you are graded {instead}"
-        yield Advice(kind=KIND, message=message, source=places)
+        called, reason = _reason(name)
+        fate = f"{_NO_FILE}, and what is written to one is dropped" if called in _OPENING else "the call always fails"
+        instead = "it holds only zeros" if declarations[name] else fate
+        yield Advice(kind=KIND, message=f"{called}{others} {reason}. While you are graded {instead}", source=places)
 
 
-def _reason(name: str, others: str) -> str:
+def refusal(name: str, line: SourceLine | None) -> str:
+    """Return the sentence that says that a function, called in this line, failed."""
+    called, reason = _reason(name)
+    at = f", called at {line}," if line is not None else ""
+    return f"{called}{at} fails while you are graded: {_NO_FILE if called in _OPENING else f'it {reason}'}."
+
+
+_NO_FILE = "no file is there to be read"
+
+
+def _reason(name: str) -> tuple[str, str]:
+    """Return the name that a program's text has for it, and why it is refused."""
     plain = _plain(name)
     if plain in _CALLS:
-        return f"{plain}{others} is about {_CALLS[plain].about}; a memory manager needs none of that"
+        return plain, f"is about {_CALLS[plain].about}; a memory manager needs none of that"
     if plain != name:
-        return f"{name}{others} is a name for the inner parts of libc; call {plain} instead"
-    return f"{name}{others} is not part of standard C; a memory manager needs none of that"
+        return name, f"is a name for the inner parts of libc; call {plain} instead"
+    return name, "is not part of standard C; a memory manager needs none of that"
 
 
 def _plain(name: str) -> str:

@@ -8,7 +8,18 @@ import pytest
 
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.tests.support.programs import POSIX, around, first_case, graded_text, second_case, variants, varied
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    graded_text,
+    line_of,
+    second_case,
+    variants,
+    varied,
+)
 
 _TOP = (
     POSIX
@@ -36,7 +47,7 @@ def graded(statements: str, *, valgrind: bool = False) -> Record:
 
 
 _FAILS = (
-    'fopen("log", "w") == NULL',
+    'popen("true", "r") == NULL',
     'open("log", O_RDONLY) == -1',
     "read(0, here, 1) == -1",
     "fork() == -1",
@@ -79,6 +90,102 @@ def test_the_call_fails_as_its_manual_says(fails: str) -> None:
     outcome = failing().outcomes[_FAILS.index(fails)]
 
     assert (outcome.verdict, outcome.findings) == (Verdict.ACCEPTED, ())
+
+
+_FILES = {
+    "a log": 'FILE *f = fopen("log", "a"); fprintf(f, "%d", seq_id); fputs("x", f); fputc(7, f); fclose(f);',
+    "what it returns": """
+    FILE *f = fopen("log", "w"), *other = fopen("other", "r+");
+    if (fprintf(f, "%d", seq_id) != 1 || fwrite("four", 1, 4, f) != 4 || fflush(f)) return -7;
+    if (fputc('x', other) != 'x' || ferror(f) || fclose(f) || fclose(other)) return -8;""",
+    "it stays empty": """
+    FILE *f = tmpfile(); int number;
+    if (fputs("7", f) < 0 || fseek(f, 0, SEEK_END) || ftell(f) != 0) return -7;
+    rewind(f); if (fscanf(f, "%d", &number) != EOF || !feof(f)) return -8;
+    fclose(f); f = fopen("log", "w"); if (feof(f)) return -9;
+    fclose(f);""",
+    "its descriptor": """
+    FILE *f = fopen("log", "w");
+    if (fileno(f) < 0 || isatty(fileno(f)) || write(fileno(f), "x", 1) != 1) return -7;
+    fclose(f);""",
+    "buffers that end with it": """
+    for (int i = 0; i < 9; i++) {
+        char here[64], *there = malloc(64);
+        FILE *f = fopen("log", "w"); setvbuf(f, here, _IOFBF, sizeof here); fputs("x", f); fclose(f);
+        f = fopen("log", "w"); setvbuf(f, there, _IOLBF, 64); fputs("x", f); fclose(f); free(there);
+    }
+    FILE *f = fopen("log", "w"); for (int i = 0; i < 9999; i++) fputs("long after", f);
+    fclose(f);""",
+    "never closed": 'for (int i = 0; i < 5000; i++) fputs("x", fopen("log", "a"));',
+    "another place for stdout": """
+    if (freopen("log", "w", stdout) != stdout || printf("x") != 1 || freopen(NULL, "rb", stdin) != stdin) return -7;""",
+    "none to be read": """
+    errno = 0; if (fopen("log", "r") != NULL || errno != ENOENT || freopen("log", "rb", stdin) != NULL) return -7;
+    if (fopen("log", "w") == NULL || fopen("log", "r") != NULL) return -8;""",
+}
+
+
+@cache
+def filing() -> Record:
+    """The record of a program that does each of them in a case of its own, natively and under Valgrind."""
+    return graded_text(varied(_FILES.values(), top=_TOP), *variants(len(_FILES)), second_case(), valgrind=True)
+
+
+@pytest.mark.parametrize("what", _FILES)
+def test_a_file_to_be_written_swallows_what_is_written(what: str) -> None:
+    """No check and no fclose is needed; nothing of it is a finding, on the heap or of Valgrind."""
+    outcome = filing().outcomes[list(_FILES).index(what)]
+
+    assert (outcome.verdict, outcome.findings, filing().unchecked) == (Verdict.ACCEPTED, (), "")
+
+
+def test_advice_says_what_becomes_of_files() -> None:
+    """With the line, and no point is lost."""
+    source = around("append_kv", f"{_FILES['a log']} /* HERE */", top=_TOP)
+    record = graded_text(source, first_case(), valgrind=True)
+    (advice,) = record.advice
+
+    assert (record.verdict, record.findings, record.unchecked) == (Verdict.ACCEPTED, (), "")
+    assert [line.line for line in advice.source] == [line_of(source)]
+    assert advice.message == (
+        "fopen is about files; a memory manager needs none of that. "
+        "While you are graded no file is there to be read, and what is written to one is dropped"
+    )
+
+
+_NOT_CHECKED = {
+    "fopen": 'char text[9]; FILE *f = fopen("config", "r"); /* HERE */\n if (fgets(text, 9, f)) puts(text);',
+    "fopen64": 'FILE *f = fopen64("config", "rb"); /* HERE */\n if (f == NULL) exit(1);\n fclose(f);',
+    "open": 'if (open("config", O_RDONLY) < 0) /* HERE */\n return -1;',
+    "getenv": 'if (*getenv("HOME")) /* HERE */\n puts("x");',
+    "popen": 'FILE *f = popen("ls", "r"); /* HERE */\n if (getc(f) != EOF) puts("x");',
+    "system": 'if (system("clear") != 0) abort(); /* HERE */',
+}
+
+
+@pytest.mark.parametrize("call", _NOT_CHECKED)
+def test_a_failure_after_a_refused_call_is_headed_by_it(call: str) -> None:
+    """Whether it crashes, ends the program or gives up: with the line of the call, before all other hints."""
+    source = around("append_kv", _NOT_CHECKED[call], top=_TOP)
+    record = graded_text(source, first_case(), second_case())
+    finding = record.findings[0]
+    called = call.removesuffix("64")
+
+    assert finding.hint.startswith(f"{called}, called at llm_memory.c:{line_of(source)}, fails while you are graded: ")
+    assert record.first_cause is not None
+    assert record.first_cause.hint == finding.hint
+    assert ("no file is there to be read" in finding.hint) == (called == "fopen")
+
+
+def test_a_refused_call_that_a_program_survives_heads_nothing() -> None:
+    """It is made at the same line by calls that are right; what goes wrong has another reason."""
+    helper = 'static void say(void) { const char *log = getenv("LOG"); if (log != NULL) puts(log); }\n'
+    text = around("create_sequence", "    say();", top=_TOP + helper)
+    source = around("append_kv", "    say(); if (seq_id == 2) *(volatile int *volatile)NULL = 1;", text=text, top="")
+    (finding,) = findings(attempted(source, first_case(), second_case()))
+
+    assert finding.verdict is Verdict.RUN_TIME_ERROR
+    assert "getenv" not in finding.hint
 
 
 def test_inner_allocators_and_variables_of_libc_are_out_of_reach() -> None:
