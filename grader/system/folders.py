@@ -187,6 +187,17 @@ def _owner_of_place(users: Path) -> int:
     return next(folder for folder in (place, *place.parents) if folder.exists()).stat().st_uid
 
 
+def noexec(program: Path) -> str:
+    """Return what to do if a program is where the system executes none: in a cache or TMPDIR on a noexec mount."""
+    for variable, place in (("XDG_CACHE_HOME", users_cache_folder()), ("TMPDIR", temporary_folder())):
+        if program.is_relative_to(place) and program.exists() and os.statvfs(place).f_flag & os.ST_NOEXEC:
+            return (
+                f"no program can be executed in {place}: its file system is mounted noexec. "
+                f"Set {variable} to a folder of another file system"
+            )
+    return ""
+
+
 def _temporary_cache() -> Path:
     """Return this user's cache in the temporary folder. Anybody may have made a folder or a link of its name there."""
     place = temporary_folder() / f"{_CACHE}-{os.geteuid()}"
