@@ -198,6 +198,11 @@ def noexec(program: Path) -> str:
     return ""
 
 
+def closed_folders(path: Path) -> list[str]:
+    """Return the folders above a path that only their owners and groups may enter, the outermost last."""
+    return [str(folder) for folder in path.resolve().parents if not folder.stat().st_mode & stat.S_IXOTH]
+
+
 def _temporary_cache() -> Path:
     """Return this user's cache in the temporary folder. Anybody may have made a folder or a link of its name there."""
     place = temporary_folder() / f"{_CACHE}-{os.geteuid()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from grader.core.errors import CannotStart, OutOfRoom
 from grader.system import process
 from grader.system.folders import cache_folder
 from grader.system.sandbox import workspace
-from grader.tests.support.confined import SHORT
+from grader.tests.support.confined import SHORT, as_root
 
 
 def _system(*, free: int = 1 << 19, free_files: int = 1 << 19, flags: int = 0) -> object:
@@ -69,3 +70,16 @@ def test_a_folder_mounted_noexec_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
             process.run(["./program"], cwd=cache_folder(), limits=SHORT, environment={})
         with pytest.raises(CannotStart, match="no-such-program: No such file"):
             work.run(["no-such-program"], limits=SHORT)
+
+
+@as_root
+def test_a_temporary_folder_that_submissions_cannot_enter_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bare: Callable[..., None]
+) -> None:
+    """As one below /root, where Python does not find the harness: a right submission would have no points."""
+    bare("bubblewrap")  # in which all folders above are new ones
+    tmp_path.chmod(0o755)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "closed"))
+    with pytest.raises(CannotStart, match=r"may not enter /.*: set TMPDIR to another folder"), workspace():
+        pass
