@@ -92,8 +92,8 @@ def doctor() -> ExitCode:
         table.add_row(tool.short_name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
     place, users = folders.cache_folder(), folders.users_cache_folder()
-    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
-    console.print(escape(f"cache: {place}{instead}"))
+    why = f", because {users} cannot be written or is in another user's folder; XDG_CACHE_HOME names another place"
+    console.print(escape(f"cache: {place}{why if place != users else ''}"))
     try:
         console.print(_protection())
         if remains := _remains():

@@ -6,7 +6,8 @@ lock that the kernel releases however the process ends, because another machine 
 ids.
 
 The cache is built once and stored between runs, in a folder that only its user can write. It is in the user's cache
-folder, or in the temporary folder where the user has none that can be written, as in a container without a home.
+folder, or in the temporary folder where the user has none that can be written, as in a container without a home. Root
+with another user's HOME also has it in the temporary folder: that user could not remove what root leaves at home.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _folders(folder: Path) -> list[Path]:
 def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
     """Return the folder for what is made from these `parts`; `make` fills it once, it exists complete or not at all.
 
-    Raises `BrokenTool` when other users may write to the cache folder, `OutOfRoom` when it cannot be written.
+    Raises `BrokenTool` when the cache folder is not of this user alone, `OutOfRoom` when it cannot be written.
     """
     name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
     users = users_cache_folder()
@@ -148,7 +149,7 @@ def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
 def cache_folder() -> Path:
     """Return the cache folder. Its files are executed, or linked into graded programs.
 
-    Raises `BrokenTool` when other users may write to it, `OutOfRoom` when none can be made.
+    Raises `BrokenTool` when it is not of this user alone, `OutOfRoom` when none can be made.
     """
     users = users_cache_folder()
     if _is_there(users) and os.access(users, os.W_OK):
@@ -157,7 +158,7 @@ def cache_folder() -> Path:
 
 
 def users_cache_folder() -> Path:
-    """Return the path of the folder in the user's cache, whether it can be written or not."""
+    """Return the path of the folder in the user's cache, whether it can be used or not."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _CACHE
     except RuntimeError:  # neither HOME nor the system names a home for this user
@@ -165,15 +166,41 @@ def users_cache_folder() -> Path:
 
 
 def _is_there(users: Path) -> bool:
-    """Whether this folder exists, or could be made. Raises `BrokenTool` when other users may write to it."""
+    """Whether this folder exists, or could be made. Raises `BrokenTool` when it is not of this user alone."""
     try:
+        if os.geteuid() == 0 and _owner_of_place(users) != 0:
+            return False
         users.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = users.stat()
     except OSError:
         return False
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid():
+        raise BrokenTool(f"{users} belongs to another user (ID {status.st_uid}): remove it as that user, or {_REMEDY}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BrokenTool(f"{users} is writable by other users; remove it, or {_REMEDY}")
     return True
+
+
+def _owner_of_place(users: Path) -> int:
+    """Return the owner of the folder that XDG_CACHE_HOME names, else of the home; of the nearest that exists."""
+    place = users.parent if os.environ.get("XDG_CACHE_HOME") else users.parents[1]
+    return next(folder for folder in (place, *place.parents) if folder.exists()).stat().st_uid
+
+
+def noexec(program: Path) -> str:
+    """Return what to do if a program is where the system executes none: in a cache or TMPDIR on a noexec mount."""
+    for variable, place in (("XDG_CACHE_HOME", users_cache_folder()), ("TMPDIR", temporary_folder())):
+        if program.is_relative_to(place) and program.exists() and os.statvfs(place).f_flag & os.ST_NOEXEC:
+            return (
+                f"no program can be executed in {place}: its file system is mounted noexec. "
+                f"Set {variable} to a folder of another file system"
+            )
+    return ""
+
+
+def closed_folders(path: Path) -> list[str]:
+    """Return the folders above a path that only their owners and groups may enter, the outermost last."""
+    return [str(folder) for folder in path.resolve().parents if not folder.stat().st_mode & stat.S_IXOTH]
 
 
 def _temporary_cache() -> Path:

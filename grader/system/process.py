@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from grader.core.errors import Abandoned, CannotStart, OutOfRoom
+from grader.system.folders import noexec
 from grader.system.process_tree import LOOK, Family, Watchdog, adopt_orphans, delayed_interrupts
 
 _PAUSES = (0.05, 0.5, None)
@@ -374,7 +375,7 @@ def _start(
                 raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error
             time.sleep(pause)
         except (OSError, subprocess.SubprocessError) as error:
-            raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
+            raise CannotStart(noexec(cwd / arguments[0]) or f"{arguments[0]} cannot be started: {error}") from error
     raise AssertionError
 
 

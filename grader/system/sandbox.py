@@ -19,7 +19,14 @@ from grader.core.record import Protection
 from grader.system import process, resources
 from grader.system.budget import Budget
 from grader.system.confine.launcher import USERS, bubble, launcher, machine, user_of_this_process
-from grader.system.folders import private_folder, remove, remove_abandoned, temporary_folder
+from grader.system.folders import (
+    closed_folders,
+    noexec,
+    private_folder,
+    remove,
+    remove_abandoned,
+    temporary_folder,
+)
 from grader.system.process import Command, Completed, Patience
 
 LEVELS = ("limits", "confine", "bubblewrap")
@@ -163,7 +170,7 @@ class Workspace:
         if message.startswith(b"="):
             done = _as_inside(done, int(message[1:]))
         elif message:
-            raise CannotStart(f"a program for the submission cannot be started: {message.decode(errors='replace')}")
+            raise self._cannot_start(message.decode(errors="replace"))
         done = replace(
             done,
             channels=tuple(channels_read),
@@ -173,6 +180,11 @@ class Workspace:
         )
         self.budget.take(done.own_seconds, done.wall_seconds)
         return done
+
+    def _cannot_start(self, reason: str) -> CannotStart:
+        """Return the exception to raise for the launcher's reason, such as "./program: Permission denied"."""
+        instead = f"a program for the submission cannot be started: {reason}"
+        return CannotStart(noexec(self.folder / reason.partition(": ")[0]) or instead)
 
     def _rights(self, reads: Sequence[str]) -> Iterator[str]:
         """Yield the launcher's arguments for the user and the rights; the program may read `reads`."""
@@ -228,13 +240,16 @@ def workspace(budget: Budget | None = None, *, tools: tuple[str, ...] = ()) -> I
 
     `tools` are started in it; they may be installed outside the system's folders.
 
-    Raises `OutOfRoom` when this machine has less left than a grading may need.
+    Raises `OutOfRoom` when this machine has less left than a grading may need, `CannotStart` when programs could not
+    enter the folder.
     """
     user = user_of_this_process() if machine().user else None  # first: nothing may fail between folder and removal
     _swept()
     resources.check_limits()
     resources.check_room(temporary_folder())
     with private_folder(user) as folder:
+        if user is not None and not machine().bubblewrap and (closed := closed_folders(folder)):
+            raise CannotStart(f"submissions run as a user who may not enter {closed[-1]}: set TMPDIR to another folder")
         budget = budget or Budget()
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget, tools=tools)
 

@@ -1,7 +1,8 @@
 """The texts of a lab's table, and its given modules, as code for the harness: compiled once, not at each of its starts.
 
 Each text becomes the code of a function, because a call of a function passes no audit hook, and texts are executed
-several times for each operation. Grader and harness run in the same interpreter, so code goes from one to the other.
+several times for each operation. The interpreters of grader and harness have the same bytecode, so code goes from one
+to the other.
 """
 
 from __future__ import annotations

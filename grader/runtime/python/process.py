@@ -22,15 +22,20 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.core.errors import CannotStart
 from grader.core.verdict import EXCEPTION, REFUSED, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
 from grader.runtime.python.compiled import compiled, module_code
 from grader.runtime.python.table import CallTable
+from grader.system import sandbox
+from grader.system.folders import closed_folders
 from grader.system.process import Completed
-from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.system.sandbox import RUN_LIMITS, Limits, Workspace
 
-INTERPRETER = os.path.realpath(sys.executable)
-"""The interpreter that runs submissions: the grader's own without its packages."""
+OWN = os.path.realpath(sys.executable)
+"""The interpreter that runs the grader."""
+_PLACES = ("/usr/local/bin", "/usr/bin")
+"""Where an interpreter that every user may run is looked for."""
 
 _HARNESS = Path(__file__).parent / "harness"
 _HEAD = struct.Struct(">BII")
@@ -38,6 +43,8 @@ _LENGTH = struct.Struct(">I")
 _STARTING = 1.0
 _VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 _OPTIONS = ("-s", "-S", "-P", "-B")
+_TRIED = b"import select, struct"
+"""What an interpreter must be able to do: import a module of Python and one of C. More would take more time."""
 _CHILD_SECONDS = 3
 """CPU seconds after which the kernel ends a child, whatever else fails."""
 _ANSWER = 0.1
@@ -54,6 +61,41 @@ class PythonFrame(NamedTuple):
     body: bytes
 
 
+@cache
+def interpreter() -> str:
+    """Return the interpreter that runs submissions: the grader's own, without its packages, if it works in the sandbox.
+
+    If it does not, as in a folder that only root may enter, return one of the same minor version: its bytecode is the
+    same. Raises `CannotStart` when there is none.
+    """
+    trouble = _trouble(OWN)
+    if not trouble:
+        return OWN
+    name = "python{}.{}".format(*sys.version_info)
+    for folder in _PLACES:
+        if not _trouble(program := os.path.realpath(f"{folder}/{name}")):
+            return program
+    closed = " ".join(sorted({*closed_folders(Path(OWN)), *closed_folders(Path(os.__file__))}))
+    raise CannotStart(
+        f"{OWN} does not run in the sandbox ({trouble}). Put a {name} that every user may run into "
+        + " or ".join(_PLACES)
+        + (f", or let other users enter its folders: chmod o+x {closed}" if closed and os.geteuid() == 0 else "")
+    )
+
+
+def _trouble(program: str) -> str:
+    """Return why this interpreter does not run our bytecode in the sandbox; "" if it does."""
+    with sandbox.workspace(tools=(program,)) as work:
+        work.add("tried.pyc", _bytecode(_TRIED, "tried.py"))
+        # `env`, which is everywhere, says itself why a program does not start
+        command = ["env", program, *_OPTIONS, "tried.pyc"]
+        done = work.run(command, limits=Limits(wall_seconds=60), variables=_VARIABLES)
+    if done.succeeded:
+        return ""
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if ": " in line]
+    return lines[-1] if lines else "it does not come to its end"
+
+
 def run(
     work: Workspace,
     source: bytes,
@@ -67,7 +109,7 @@ def run(
 ) -> Completed:
     """Run one harness on a source with these messages of its plan, at most `total` seconds of its own time."""
     limits, pace = work.budget.limits, work.budget.pace
-    names = tuple(modules)
+    names, program = tuple(modules), interpreter()
     header = {
         "check": check,
         "every": table.every,
@@ -95,7 +137,7 @@ def run(
     plan = b"".join(map(_message, (header, *lines)))
     patience = total + _STARTING
     return work.run(
-        lambda ends: [INTERPRETER, *_OPTIONS, "play.pyc", *map(str, ends)],
+        lambda ends: [program, *_OPTIONS, "play.pyc", *map(str, ends)],
         limits=replace(
             RUN_LIMITS,
             silent_seconds=patience,
@@ -118,13 +160,13 @@ def _message(value: Mapping[str, Any]) -> bytes:
 
 @cache
 def _harness() -> dict[str, bytes]:
-    """The files of the harness, compiled: the same interpreter would otherwise compile them at every start, in 7 ms."""
-    return {f"{path.stem}.pyc": _compiled(path) for path in sorted(_HARNESS.glob("*.py"))}
+    """The files of the harness, compiled: the interpreter would otherwise compile them at every start, in 7 ms."""
+    return {f"{path.stem}.pyc": _bytecode(path.read_bytes(), path.name) for path in sorted(_HARNESS.glob("*.py"))}
 
 
-def _compiled(path: Path) -> bytes:
+def _bytecode(source: bytes, name: str) -> bytes:
     """The content of a .pyc file whose source nobody looks for: magic number, flags, time, size and code."""
-    code = compile(path.read_bytes(), path.name, "exec", dont_inherit=True)
+    code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,14 @@ from functools import partial
 from pathlib import Path
 
 from grader.core.case import Case
+from grader.core.errors import GraderError
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Advice, Tool, Visibility
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Replayed
 from grader.runtime.protocol import Built, GradingOptions, Observations, Program, Runtime, Unplaced
-from grader.runtime.python import build as checking, play as playing
+from grader.runtime.python import build as checking, play as playing, process
 from grader.runtime.python.lines import find_lines
-from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable, Derive
 from grader.runtime.runs import measured_once, run_confirmed, timely
 from grader.system import sandbox
@@ -62,11 +63,16 @@ class PythonRuntime(Runtime):
     @property
     def programs(self) -> tuple[str, ...]:
         """The interpreter."""
-        return (INTERPRETER,)
+        return (process.interpreter(),)
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The interpreter, which is the grader's own."""
-        return (NeededTool(name=INTERPRETER, title="python", purpose="runs submissions", makes=Tool.BUILD),)
+        """The interpreter. If none works it is the grader's own, and whoever grades is told why."""
+        name, purpose = process.OWN, "runs submissions"
+        with contextlib.suppress(GraderError):
+            name = process.interpreter()
+        if name != process.OWN:
+            purpose = f"{name} runs submissions, because {process.OWN} does not run in the sandbox"
+        return (NeededTool(name=name, title="python", purpose=purpose, makes=Tool.BUILD),)
 
     def build(
         self,
@@ -84,7 +90,7 @@ class PythonRuntime(Runtime):
 
     def pace(self) -> float:
         """Return what was measured when this interpreter was first used."""
-        return measured_once(self.pace_now, INTERPRETER.encode(), sys.version.encode())
+        return measured_once(self.pace_now, process.interpreter().encode(), sys.version.encode())
 
     def pace_now(self) -> float:
         """Check a known-good module."""

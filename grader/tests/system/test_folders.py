@@ -146,6 +146,47 @@ def test_a_planted_folder_is_refused(place: Path, plant: Callable[[Path], None])
         folders.cache_folder()
 
 
+@as_root
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize("there", [".", ".cache/paged-kv-grader"])
+def test_root_leaves_nothing_in_another_users_folder(
+    place: Path, monkeypatch: pytest.MonkeyPatch, variable: str, there: str
+) -> None:
+    """As with `sudo -E`: that user could not remove it. Nor does root execute what that user has put there."""
+    home = place.parent / "home"
+    (home / there).mkdir(parents=True)
+    for folder in (home, *home.rglob("*")):
+        os.chown(folder, 61_000, 61_000)
+    before = list(home.rglob("*"))
+    monkeypatch.setenv(variable, str(home if variable == "HOME" else home / ".cache"))
+
+    assert folders.cached([b"part"], lambda folder: (folder / "made").touch()).parent == place
+    assert list(home.rglob("*")) == before
+
+
+def _shared(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o770)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        pytest.param(_anothers, "belongs to another user (ID 61000): remove it as that user, or", marks=as_root),
+        (_shared, "is writable by other users; remove it, or"),
+    ],
+)
+def test_a_refused_cache_says_why(
+    place: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path], None], says: str
+) -> None:
+    """One that root left in a user's home belongs to root, and nobody else can write to it."""
+    users = place.parent / "paged-kv-grader"
+    plant(users)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place.parent))
+    with pytest.raises(DriverError, match=re.escape(f"{users} {says} set XDG_CACHE_HOME to a folder of your own")):
+        folders.cache_folder()
+
+
 def test_a_folder_that_others_can_replace_is_refused(place: Path) -> None:
     """Unlike /tmp, where only its owner renames a folder."""
     place.parent.chmod(0o777)

@@ -51,7 +51,7 @@ grader.runtime.native.symbolize._LIMITS = replace(grader.runtime.native.symboliz
 """
 """What Python runs first of all: without a first look at the machine the trouble comes later, and worse."""
 
-Fault = Callable[["Trials"], AbstractContextManager[None]]
+Fault = Callable[["Trials"], AbstractContextManager[object]]
 Scores = Mapping[str, tuple[str, int]]
 
 
@@ -214,6 +214,8 @@ def _of_disks() -> Iterator[Trial]:
         yield Trial(name=f"disk with {kilobytes} KB left later", space="size=64m", fault=full, later=True)
     for files in (4, 10, 16, 22, 30):
         yield Trial(name=f"disk of {files} files", space=f"size=64m,nr_inodes={files}")
+    yield Trial(name="disk mounted noexec", space="noexec")
+    yield Trial(name="cache mounted noexec", fault=lambda trials: disk(trials.place / "cache", "noexec"))
 
 
 def _of_limits() -> Iterator[Trial]:

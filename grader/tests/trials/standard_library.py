@@ -94,7 +94,7 @@ def _differences(module: str) -> dict[str, tuple[str, str]]:
     """Return the functions of a module that end otherwise in the harness: both ends, by name."""
     source = f"import {module} as MODULE\n{_CALLING}".encode()
     limits = TimeLimits(submission=600.0, python_replay=600.0)
-    with sandbox.workspace(Budget(limits=limits), tools=(process.INTERPRETER,)) as work:
+    with sandbox.workspace(Budget(limits=limits), tools=(process.interpreter(),)) as work:
         alone = _alone(work, source)
         graded = _graded(work, source, module, list(alone))
     ends = {name: (alone[name], graded.get(name, "ends the process")) for name in alone}
@@ -110,7 +110,7 @@ def _alone(work: sandbox.Workspace, source: bytes) -> dict[str, str]:
     work.clear()
     program = source.decode() + _ALONE
     done = work.run(
-        lambda _: [process.INTERPRETER, "-s", "-P", "-B", "-c", program],
+        lambda _: [process.interpreter(), "-s", "-P", "-B", "-c", program],
         limits=replace(sandbox.RUN_LIMITS, silent_seconds=60.0, silent_start_seconds=60.0, own_seconds=600.0),
     )
     return dict(line.partition(" ")[::2] for line in done.stdout.decode().splitlines())

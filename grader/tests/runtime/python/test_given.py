@@ -54,7 +54,7 @@ _TABLE = CallTable(
 def records(source: str) -> list[object]:
     """What an engine leaves after being made, after two copies, and after none."""
     operations = [["engine", []], ["run", [2]], ["run", [0]]]
-    with sandbox.workspace(tools=(process.INTERPRETER,)) as work:
+    with sandbox.workspace(tools=(process.interpreter(),)) as work:
         plan = [{"case": 0, "operations": operations}]
         done = process.run(work, source.encode(), _TABLE, plan, given={"device": _DEVICE}, total=5.0)
     frames = process.frames(done.channels[0])

@@ -55,7 +55,7 @@ _TABLE = CallTable(
 def test_a_function_works_when_only_its_module_is_imported(module: str, expression: str) -> None:
     """No other line of the submission imports what it needs."""
     source = f"import {module}\n\n\ndef use():\n    return {expression}\n"
-    with sandbox.workspace(tools=(process.INTERPRETER,)) as work:
+    with sandbox.workspace(tools=(process.interpreter(),)) as work:
         plan = [{"case": 0, "operations": [["use", []]]}]
         done = process.run(work, source.encode(), _TABLE, plan, given={}, modules=(module,), total=5.0)
     sent = [(frame.kind, json.loads(frame.body)) for frame in process.frames(done.channels[0]) if frame.kind in "SXR"]
