@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device import VALUE_BYTES, LoggedCall, ModelSizes, RowSpan
+from grader.labs.offload.device import VALUE_BYTES, LoggedCall, ModelSizes
 from grader.labs.offload.engine_case import EngineCase
 from grader.labs.offload.races import Race
 from grader.labs.offload.replay import CPU, DECODE, RING, CannotJudge, Log, Replay, numbers_of
@@ -88,12 +88,16 @@ class _DerivedCase:
     replay: Replay | None = None
     engine: EngineCase | None = None
     runner: RunnerCase | None = None
-    has_raced: bool = False
+    first_race: list[str] | None = None
+    """The sentences that begin with the first race; None before it, [] once that sentence names the wrong logits."""
+    taken: int = 0
+    """The number of operations."""
     memory: tuple[int, int] = (0, 0)
     """The most bytes beyond the storage in the last call, and how many are allowed."""
 
     def take(self, operation: Operation, record: Mapping[str, Any]) -> DerivedStep:
         """Return the state after an operation. Raises `CannotJudge`."""
+        self.taken += 1
         raw, reply = record.get("state"), record.get("reply")
         if not isinstance(raw, dict) or not isinstance(reply, dict):
             raise CannotJudge("its report is not a state")
@@ -110,7 +114,7 @@ class _DerivedCase:
             self._count(operation)
         findings = self._findings(operation, log, raw, prepared, accepted=accepted)
         loads, rows = self._loads(operation, log)
-        state = {
+        state: dict[str, Any] = {
             **{part: _sentences(findings, part) for part in _PARTS},
             "kind": self.kind,
             "settings": list(self.settings),
@@ -124,6 +128,11 @@ class _DerivedCase:
             "load_rows": rows,
             "calls": 0 if accepted else max(0, log.entries - _DRIVER.get(operation.name, 0)),
         }
+        if self.first_race is None:
+            race_part = next((part for part, wrong in findings if part.startswith("race_") and wrong.pair), "")
+            self.first_race = state.get(race_part)
+        if accepted and operation.name in ("prefill", "decode"):
+            self._show_wrong(operation)
         self.before = raw
         lines = {part: _lines(findings, part) for part in _PARTS if any(of == part for of, _ in findings)}
         return DerivedStep({"reply": reply, "state": state}, lines, self._notes(findings))
@@ -138,7 +147,7 @@ class _DerivedCase:
     def _begin(self, operation: Operation) -> None:
         """Begin with a new manager, engine or runner."""
         self.kind, self.settings = operation.name, [*operation.numbers]
-        self.lengths, self.running = {}, []
+        self.lengths, self.running, self.first_race = {}, [], None
         if self.kind != "manager":
             self.replay = Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
             self.engine = EngineCase(self.replay) if self.kind == "engine" else None
@@ -181,10 +190,7 @@ class _DerivedCase:
         findings += self._races(log.races[:_MOST_RACES])
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
-            races = self._races([] if span is None else [*self.replay.races.host_reads(span)])
-            findings += races
-            if span is not None and (log.races or races):
-                findings = self._shown_wrong(findings, span)
+            findings += self._races([] if span is None else [*self.replay.races.host_reads(span)])
         findings += self._sizes(operation, log)
         words = {wrong.sentence for part, wrong in findings if part == IDLE}
         findings += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
@@ -195,20 +201,18 @@ class _DerivedCase:
         assert replay is not None
         return [(facet_of_race(data_race, replay), race(data_race, replay)) for data_race in races]
 
-    def _shown_wrong(self, findings: list[Finding], span: RowSpan) -> list[Finding]:
-        """Say with the first race of a case under which schedules the logits are wrong."""
-        if self.has_raced:
-            return findings
+    def _show_wrong(self, operation: Operation) -> None:
+        """Say with the first race in which call the logits are wrong first, and under which schedules."""
+        span = self.runner.host_span() if self.runner is not None else None
+        if not self.first_race or span is None:
+            return
         assert self.replay is not None
-        self.has_raced = True
         schedules = self.replay.wrong_under(span)
-        place = next(number for number, (part, _) in enumerate(findings) if part.startswith("race_"))
-        part, wrong = findings[place]
         if schedules:
             named = " or ".join(filter(None, [", ".join(schedules[:-1]), schedules[-1]]))
-            text = f"{wrong.sentence}; the logits are wrong on a device that runs {named}"
-            findings[place] = part, Wrong(text, wrong.lines, wrong.pair)
-        return findings
+            where = f"{operation.name} at operation {self.taken}"
+            self.first_race[0] += f"; the logits of {where} are wrong on a device that runs {named}"
+            self.first_race = []
 
     def _content(
         self, operation: Operation, log: Log, raw: Mapping[str, Any], prepared: Before | None

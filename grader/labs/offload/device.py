@@ -239,6 +239,8 @@ class LoggedDevice:
             raise WrongEntry("copies between ranges of different sizes")
         if target.stream is None and source.stream is None:
             raise WrongEntry("copies from pinned memory to pinned memory")
+        if target is source and max(to.lo, of.lo) < min(to.hi, of.hi):
+            raise WrongEntry("copies between ranges that overlap")
         return LoggedCall(name="copy", line=line, stream=stream, reads=(of,), writes=(to,))
 
     def _order(self, name: str, ids: list[Any], line: int) -> LoggedCall:

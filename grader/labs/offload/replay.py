@@ -25,7 +25,6 @@ _ENTRY_COST = 200
 _READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
 """Work that computes nothing of what it reads."""
 _NO_HOLES = np.zeros(1, dtype=bool)
-_SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
 
 
 class CannotJudge(Exception):
@@ -77,11 +76,16 @@ class Replay:
     cost: int = 0
     _layers: dict[int, int] = field(default_factory=dict)
     """The layer that wrote each allocated buffer last, outside the storage."""
+    _schedules: dict[str, Schedule] = field(init=False)
+    _scheduled: int = 0
+    """The number of calls that the schedules have taken."""
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
         self.device = LoggedDevice(self.config)
-        self.memory = Memory(model_of(self.config))
+        model = model_of(self.config)
+        self.memory = Memory(model)
+        self._schedules = {name: schedule(Memory(model)) for name, schedule in SCHEDULES.items()}
 
     def take(self, entries: object) -> Log:
         """Follow the part of a log that an operation wrote. Raises `CannotJudge` where the device never writes that."""
@@ -115,20 +119,17 @@ class Replay:
     def wrong_under(self, span: RowSpan) -> list[str]:
         """The schedules under which rows of pinned memory now hold something else than under the eager one.
 
-        All calls so far are run again. Without a race no schedule can compute anything else.
+        Each runs the calls that it has not taken yet. Without a race no schedule can compute anything else.
         """
-        right = self.memory.rows(span)
-        return [name for name in _SCHEDULES if not _equal(self._held_under(SCHEDULES[name], span), right)]
-
-    def _held_under(self, schedule: type[Schedule], span: RowSpan) -> Array:
-        """What rows hold when the host looks at them now."""
-        running = schedule(Memory(self.memory.model))
-        for call in self.calls:
-            if call.name in ("alloc", "alloc_pinned"):
-                buffer = self.device.buffers[call.buffer]
-                running.memory.create(call.buffer, buffer.rows, buffer.width)
-            running.take(call)
-        return running.memory.rows(span)
+        for call in self.calls[self._scheduled :]:
+            for running in self._schedules.values():
+                if call.name in ("alloc", "alloc_pinned"):
+                    buffer = self.device.buffers[call.buffer]
+                    running.memory.create(call.buffer, buffer.rows, buffer.width)
+                running.take(call)
+        self._scheduled = len(self.calls)
+        held = {name: running.memory.rows(span) for name, running in self._schedules.items()}
+        return [name for name, rows in held.items() if not _equal(rows, held["eager"])]
 
     def _pay(self, call: LoggedCall) -> None:
         """Raise `CannotJudge` when a case costs more than a program can need."""

@@ -147,6 +147,8 @@ class Device:
             raise DeviceError("the ranges of a copy have different sizes")
         if self._sizes[to[0]][2] and self._sizes[of[0]][2]:
             raise DeviceError("a copy from pinned memory to pinned memory")
+        if to[0] == of[0] and max(to[1], of[1]) < min(to[2], of[2]):
+            raise DeviceError("the ranges of a copy overlap")
         self._enter("copy", [to[0], of[0], on], [*to[1:], *of[1:]])
 
     def launch(self, kernel, stream, **args):

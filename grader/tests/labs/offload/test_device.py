@@ -144,6 +144,25 @@ def test_a_call_with_a_wrong_argument_is_refused_by_both(number: int) -> None:
             device.take(entry)
 
 
+def test_a_copy_between_overlapping_rows_is_refused_by_both() -> None:
+    """CUDA forbids it. Ranges of one buffer that only touch, or that are empty, do not overlap."""
+    dev = _device()
+    s = dev.stream()
+    x = dev.alloc(4, 1, s)
+    for lo, hi, first, end in ((0, 2, 1, 3), (1, 3, 0, 2), (0, 4, 0, 4)):
+        device, _ = calls_of(dev._log)
+        with pytest.raises(given().DeviceError, match="overlap"):
+            dev.copy((x, lo, hi), (x, first, end), s)
+        with pytest.raises(WrongEntry, match="overlap"):
+            device.take(["copy", [0, 0, 0], [lo, hi, first, end], 3])
+
+    dev.copy((x, 0, 2), (x, 2, 4), s)
+    dev.copy((x, 1, 1), (x, 1, 1), s)
+    _, calls = calls_of(dev._log)
+
+    assert [call.name for call in calls] == ["stream", "alloc", "copy", "copy"]
+
+
 def _entry(dev: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
     """The entry that a device without checks would have logged; None where a log could not show what is wrong."""
     entry: list[Any] | None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from grader.core.record import Record
-from grader.tests.labs.offload.sent import SAMPLES, cases, graded
+from grader.labs.offload.device import RowSpan
+from grader.tests.labs.offload.sent import SAMPLES, cases, graded, replay_of
+from reference.operation import Operation
 
 
 def _graded(name: str, case_name: str) -> Record:
@@ -42,3 +44,33 @@ def test_a_wait_for_an_event_that_stands_for_too_little_is_named(
 
     assert first is not None
     assert said in first.message
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "where", "schedules"),
+    [
+        ("frees_at_once", "runner/decode_begins_a_block", "decode at operation 3", "late, early or random"),
+        ("copies_before_it_computes", "runner/a_new_runner", "decode at operation 5", "early or random"),
+        ("logits_left_behind", "runner/a_new_runner", "prefill at operation 2", "late, early or random"),
+    ],
+)
+def test_a_race_names_the_call_whose_logits_it_spoils(name: str, case: str, where: str, schedules: str) -> None:
+    """Also where that is a later call: a prefill that loses rows of the cache has right logits itself."""
+    record = _graded(name, case)
+    first = record.first_finding(record.outcomes[0])
+
+    assert first is not None
+    assert first.operation == 2
+    assert f"; the logits of {where} are wrong on a device that runs {schedules}" in first.message
+
+
+def test_rows_that_the_grader_fills_in_are_no_fault_of_a_schedule() -> None:
+    """A schedule is compared with the eager one on memory that nobody filled in."""
+    replay = replay_of(Operation(name="engine", arguments=(1, 1, 1, 1, 1)))
+    replay.take([["stream", [0, ""], [], 1], *(["alloc_pinned", [number], [1, 1], 1] for number in (0, 1))])
+    replay.memory.contents[0][:] = 1.0
+    replay.take([["alloc", [2, 0], [1, 1], 1], ["copy", [2, 0, 0], [0, 1, 0, 1], 1]])
+    replay.take([["copy", [1, 2, 0], [0, 1, 0, 1], 1], ["sync", [], [], 1]])
+
+    assert replay.memory.contents[1] == 1.0
+    assert replay.wrong_under(RowSpan(1, 0, 1)) == []
