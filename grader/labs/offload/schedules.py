@@ -241,5 +241,5 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "eager": EagerOrder,
     "late": LateOrder,
     "early": EarlyOrder,
-    "random": RandomOrder,
+    "at random": RandomOrder,
 }

@@ -49,9 +49,9 @@ def test_a_wait_for_an_event_that_stands_for_too_little_is_named(
 @pytest.mark.parametrize(
     ("name", "case", "where", "schedules"),
     [
-        ("frees_at_once", "runner/decode_begins_a_block", "decode at operation 3", "late, early or random"),
-        ("copies_before_it_computes", "runner/a_new_runner", "decode at operation 5", "early or random"),
-        ("logits_left_behind", "runner/a_new_runner", "prefill at operation 2", "late, early or random"),
+        ("frees_at_once", "runner/decode_begins_a_block", "decode at operation 3", "late, early or at random"),
+        ("copies_before_it_computes", "runner/a_new_runner", "decode at operation 5", "early or at random"),
+        ("logits_left_behind", "runner/a_new_runner", "prefill at operation 2", "late, early or at random"),
     ],
 )
 def test_a_race_names_the_call_whose_logits_it_spoils(name: str, case: str, where: str, schedules: str) -> None:
