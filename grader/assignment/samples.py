@@ -55,9 +55,9 @@ def is_patched(sample: Path) -> bool:
     """
     place = sample.resolve()
     return (
-        (sample / PATCH).is_file()
-        and len(place.parts) > _DEPTH
+        len(place.parts) > _DEPTH
         and place.parents[2] == _SAMPLES.resolve()
+        and (sample / PATCH).is_file()
         and place.parent.name in {*Verdict}
         and (_SAMPLES.parent / "cases" / place.parents[1].name / "rubric.toml").is_file()
     )

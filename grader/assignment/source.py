@@ -130,7 +130,7 @@ def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[st
             if seen + len(level) > _MOST_ENTRIES:
                 raise UsageError(
                     f"{_readable(folder)}: there are more than {_MOST_ENTRIES} files in it; "
-                    f"write the path of {source_name} itself"
+                    f"write the path of {source_name or 'the file'} itself"
                 )
         yield level
         seen += len(level)
@@ -146,7 +146,10 @@ def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
 
     Raises `UsageError` when some of it cannot be read.
     """
-    levels = [{entry.name for entry in level} for level in _levels(folder)]
+    try:
+        levels = [{entry.name for entry in level} for level in _without_graders(list(levels_below(folder, "")))[0]]
+    except OSError as error:
+        raise _unreadable(error, folder) from None
     return next((level & set(names) for level in levels if level & set(names)), set().union(*levels))
 
 
@@ -156,15 +159,27 @@ def missing(source_name: str) -> str:
 
 
 def names_below(folder: Path) -> set[str]:
-    """Return the names of all files below `folder`. Raises `UsageError` when some of it cannot be read."""
-    return {entry.name for level in _levels(folder) for entry in level}
+    """Return the names of all files below `folder`, the folder of a class.
 
-
-def _levels(folder: Path) -> _Levels:
+    One student's files must not stop the others: what cannot be read is left out, and there is no limit. A link in the
+    class's own folder is followed. Raises `UsageError` when that folder cannot be read.
+    """
     try:
-        return _without_graders(list(levels_below(folder, "")))[0]
+        names = {path.name for path in folder.iterdir()}
     except OSError as error:
-        raise UsageError(f"{_readable(Path(error.filename or folder))}: cannot be read: {error.strerror}") from None
+        raise _unreadable(error, folder) from None
+    for top in [name for name in names if not name.startswith(".")]:
+        for place, folders, files in os.walk(folder / top):
+            if place.endswith("/grader") and Path(f"{place}{_MARK}").exists():
+                folders.clear()
+            else:
+                names.update(folders, files)
+                folders[:] = [name for name in folders if not name.startswith(".")]
+    return names
+
+
+def _unreadable(error: OSError, folder: Path) -> UsageError:
+    return UsageError(f"{_readable(Path(error.filename or folder))}: cannot be read: {error.strerror}")
 
 
 def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:

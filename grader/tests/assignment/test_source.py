@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.source import Source, collect
+from grader.assignment.samples import PATCH
+from grader.assignment.source import Source, collect, names_below
 from grader.core.errors import UsageError
 from grader.core.verdict import Verdict
 
@@ -156,7 +157,7 @@ def test_what_we_may_not_read_is_never_a_zero(open_folder: Path, powerless: None
     handed_in(folder / "inner") if closed == "inner" else handed_in(folder)
     (folder / closed).chmod(0)
     try:
-        with pytest.raises(UsageError, match="permission denied"):
+        with pytest.raises(UsageError, match="permission denied") as caught:
             collected(folder)
     finally:
         (folder / closed).chmod(0o755)
@@ -172,6 +173,37 @@ def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe.h")
 
     assert collected(tmp_path).own_headers == {"llm_memory.h": b"#define MINE 1\n"}
+
+    assert PATCH not in str(caught.value)
+
+
+def test_one_students_files_hide_no_others(open_folder: Path, powerless: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab follows from the files of the class, also where a folder is closed or has as many as a virtualenv."""
+    monkeypatch.setattr("grader.assignment.source._MOST_ENTRIES", 10)
+    for number in range(11):
+        handed_in(open_folder / "alice" / "venv" / f"{number}")
+    handed_in(open_folder / "bob")
+    (open_folder / "bob").chmod(0)
+    try:
+        names = names_below(open_folder)
+        open_folder.chmod(0)
+        with pytest.raises(UsageError, match="cannot be read: Permission denied"):
+            names_below(open_folder)
+    finally:
+        open_folder.chmod(0o755)
+        (open_folder / "bob").chmod(0o755)
+
+    assert {"alice", "bob", NAME} <= names
+
+
+def test_links_in_the_folder_of_a_class_are_followed(tmp_path: Path) -> None:
+    """Whoever made that folder made them; further down nobody follows any."""
+    handed_in(tmp_path / "elsewhere" / "jane")
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "jane").symlink_to("../elsewhere/jane")
+    (tmp_path / "elsewhere" / "jane" / "loop").symlink_to(tmp_path)
+
+    assert names_below(tmp_path / "class") == {"jane", NAME, "loop"}
 
 
 @pytest.mark.parametrize(
