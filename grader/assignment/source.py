@@ -13,6 +13,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ _MOST_HEADERS = 20
 _MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
 _LINK = "is a symbolic link; submit the file itself"
+_POINTER = "is only a pointer of Git LFS; submit the file itself (`git lfs pull` fetches it)"
 _UTF_16 = "is saved as UTF-16, which compilers do not read; save it as UTF-8 (in most editors: Save with Encoding)"
 ARCHIVES = frozenset({".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar"})
 """The extensions of archives that are never opened."""
@@ -47,8 +49,12 @@ _NO_SOURCES = {
     b"%PDF-": "is a PDF and no source; submit the text itself",
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
+    rb"\{\\rtf": "is a rich text document and no source; save it as plain text",
+    rb"(?i)\s*<(!doctype html|html)\b": "is a web page and no source; save the file itself, on GitHub with Raw",
+    rb'\{\s*"(cells|metadata|nbformat)":': "is a Jupyter notebook and no source; export its code to a file",
+    rb"version https://git-lfs\.github\.com/": _POINTER,
 }
-"""How files begin that are plainly no source, and what to say of them."""
+"""How files begin that are plainly no source, as patterns, and what to say of them."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -68,7 +74,7 @@ class Source:
     notes: tuple[str, ...] = ()
     finding: Finding | None = None
     is_unread: bool = False
-    """Whether there is only a link or an archive: what it leads to or holds was not read, and may be right."""
+    """Whether there is only a link, a pointer or an archive: what is behind it was not read, and may be right."""
 
     @property
     def sha256(self) -> str:
@@ -209,7 +215,7 @@ def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Sourc
         with _entered(folder, path.parent.relative_to(folder)) as place:
             content = _content(path.name, place)
             if isinstance(content, str):
-                is_unread = content in (_LINK, *_ARCHIVES.values())
+                is_unread = content in (_LINK, _POINTER, *_ARCHIVES.values())
                 return replace(source, finding=_finding(rule, f"{source_name} {content}"), is_unread=is_unread)
             return replace(source, content=content, own_headers=_headers(place))
     except OSError as error:
@@ -251,7 +257,7 @@ def _content(name: str, place: int) -> bytes | str:
     finally:
         os.close(descriptor)
     for beginning, what in _NO_SOURCES.items():
-        if content.startswith(beginning):
+        if re.match(beginning, content):
             return what
     if len(content) > _MOST_BYTES:
         size = max(status.st_size, len(content))
@@ -283,10 +289,14 @@ def _is_archive(entry: os.DirEntry[str]) -> bool:
 
 
 def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]], archives: Sequence[Path]) -> str:
-    suffix = Path(source_name).suffix
-    sources = [Path(entry) for entry in entries if entry.name.lower().endswith(suffix)]
-    listed, packed = (", ".join(_some(folder, paths)) for paths in (sources, archives))
-    other = f" (names are case-sensitive); it contains: {listed}" if sources else f", and no other {suffix} file"
+    stem, suffix = Path(source_name).stem, Path(source_name).suffix
+    similar = [
+        Path(entry)
+        for entry in entries
+        if (entry.name.lower().endswith(suffix) or stem in entry.name.lower()) and not entry.name.startswith(".")
+    ]
+    listed, packed = (", ".join(_some(folder, paths)) for paths in (similar, archives))
+    other = f" (names are case-sensitive); it contains: {listed}" if similar else f", and no other {suffix} file"
     unpack = f"; {packed}: {NOT_OPENED}, and submit the file in it" if archives else ""
     return f"there is no {source_name} in the folder{other}{unpack}"
 

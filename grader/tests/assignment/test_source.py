@@ -115,6 +115,14 @@ def test_an_archive_in_the_folder_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_missing_file_is_a_finding_that_names_files_with_another_ending(tmp_path: Path) -> None:
+    """Windows hides the ending of a file, so editors there add one; what macOS hides is named to nobody."""
+    for name in (f"{NAME}.txt", "LLM_memory.ipynb", f"._{NAME}", "notes.txt"):
+        (tmp_path / name).touch()
+
+    assert complaint(tmp_path).endswith(f"it contains: LLM_memory.ipynb, {NAME}.txt")
+
+
 def test_a_link_is_never_followed(tmp_path: Path) -> None:
     """It could lead to a file of ours."""
     (tmp_path / NAME).symlink_to("/etc/passwd")
@@ -162,18 +170,6 @@ def test_what_we_may_not_read_is_never_a_zero(open_folder: Path, powerless: None
     finally:
         (folder / closed).chmod(0o755)
 
-
-def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) -> None:
-    """They explain a failing build; links, pipes and folders among them are passed over."""
-    handed_in(tmp_path)
-    (tmp_path / "llm_memory.h").write_bytes(b"#define MINE 1\n")
-    (tmp_path / "link.h").symlink_to("/etc/passwd")
-    (tmp_path / "folder.h").mkdir()
-    (tmp_path / "huge.h").write_bytes(b"/" * 5_000_000)
-    os.mkfifo(tmp_path / "pipe.h")
-
-    assert collected(tmp_path).own_headers == {"llm_memory.h": b"#define MINE 1\n"}
-
     assert PATCH not in str(caught.value)
 
 
@@ -206,6 +202,18 @@ def test_links_in_the_folder_of_a_class_are_followed(tmp_path: Path) -> None:
     assert names_below(tmp_path / "class") == {"jane", NAME, "loop"}
 
 
+def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) -> None:
+    """They explain a failing build; links, pipes and folders among them are passed over."""
+    handed_in(tmp_path)
+    (tmp_path / "llm_memory.h").write_bytes(b"#define MINE 1\n")
+    (tmp_path / "link.h").symlink_to("/etc/passwd")
+    (tmp_path / "folder.h").mkdir()
+    (tmp_path / "huge.h").write_bytes(b"/" * 5_000_000)
+    os.mkfifo(tmp_path / "pipe.h")
+
+    assert collected(tmp_path).own_headers == {"llm_memory.h": b"#define MINE 1\n"}
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -214,6 +222,14 @@ def test_links_in_the_folder_of_a_class_are_followed(tmp_path: Path) -> None:
         (b"\x7fELF and more", "is a compiled program"),
         (b"%PDF-1.7", "is a PDF"),
         ("int x;".encode("utf-16"), "is saved as UTF-16"),
+        (rb"{\rtf1\ansi int x;\par}", "is a rich text document"),
+        (b"\n\n<!DOCTYPE html>\n<html>", "is a web page"),
+        (b"<HTML lang=en>", "is a web page"),
+        (b'{\n "cells": [\n  {', "is a Jupyter notebook"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+            "is only a pointer of Git LFS",
+        ),
     ],
 )
 def test_what_is_plainly_no_source_is_called_by_its_name(tmp_path: Path, content: bytes, what: str) -> None:

@@ -86,6 +86,16 @@ def test_an_export_whose_list_is_broken_says_so(tmp_path: Path, text: str, said:
         found(tmp_path)
 
 
+def test_a_pointer_of_git_lfs_is_never_a_zero(tmp_path: Path) -> None:
+    """The student's file is elsewhere, and nobody has read it."""
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    put_all(tmp_path, "jane/llm_memory.c", text=text)
+    (jane,) = found(tmp_path).values()
+
+    assert jane.source is None
+    assert "jane: llm_memory.c is only a pointer of Git LFS; submit the file itself" in jane.failure
+
+
 def test_a_folder_that_is_no_class_says_what_to_write(tmp_path: Path) -> None:
     """One submission, nothing, a file, a name that is not there."""
     (tmp_path / "nothing").mkdir()
