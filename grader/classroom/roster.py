@@ -105,11 +105,13 @@ def load(path: Path) -> Roster:
     """Read a CSV file with a header line, such as GitHub Classroom's own. Raises `ClassFileError` with all mistakes."""
     text = read_text(path, _MOST_CSV_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count), strict=True)
     problems: list[FileProblem] = []
     rows: list[tuple[str, Student]] = []
     key = None
     try:
+        if first.lower().startswith("sep="):  # Excel's line of its own that names the separator
+            next(reader)
         columns = [name.strip().lower() for name in next(reader, [])]
         key = next((name for name in _KEYS if name in columns), None)
         columns = [_SAYS_WHO.get(name, name) if "sid" not in columns else name for name in columns]
@@ -130,6 +132,7 @@ def _rows(
     path: Path, reader: Reader, columns: list[str], *, key: str, problems: list[FileProblem]
 ) -> Iterator[tuple[str, Student]]:
     seen: set[tuple[str, Student]] = set()
+    names: dict[str, str] = {}
     places = {name: columns.index(name) for name in (key, *_COLUMNS) if name in columns}
     for number, row in enumerate(reader):
         if number >= MOST_ROWS:
@@ -152,6 +155,8 @@ def _rows(
             wrong.append("more values than columns; put values that contain a comma in quotes")
         if not wrong and (values[key], student) in seen:
             wrong.append(f"{cut(student.name)} occurs twice")
+        if student.sid and names.setdefault(student.sid, student.name) != student.name:
+            wrong.append(f"the sid {cut(student.sid)} is also that of {cut(names[student.sid])}")
         problems += [FileProblem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student

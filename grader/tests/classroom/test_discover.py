@@ -127,6 +127,33 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
     assert who.missing(list(submitted)) == (Student(name="Jim", sid="3"),)
 
 
+def test_excels_line_with_the_separator_is_no_heading(tmp_path: Path) -> None:
+    """The lines in messages stay those of the file."""
+    put_all(tmp_path, "class.csv", text="\ufeffsep=;\r\nfolder;name\r\nteam;Doe, Jane\r\n")
+    put_all(tmp_path, "wrong.csv", text="sep=,\nfolder,name\nteam,\n")
+
+    assert roster.load(tmp_path / "class.csv").rows == (("team", Student(name="Doe, Jane")),)
+    with pytest.raises(ClassFileError, match=r"wrong.csv:3: name is empty"):
+        roster.load(tmp_path / "wrong.csv")
+
+
+def test_a_quote_that_is_not_closed_swallows_no_student(tmp_path: Path) -> None:
+    """Everybody behind it would be part of a name."""
+    put_all(tmp_path, "class.csv", text='folder,name\na,"Ann\nb,Bob\nc,Cy\n')
+
+    with pytest.raises(ClassFileError, match=r"unexpected end of data\); is a quote not closed\?"):
+        roster.load(tmp_path / "class.csv")
+
+
+def test_two_students_with_one_sid_are_refused(tmp_path: Path) -> None:
+    """As where a spreadsheet has rounded them: a gradebook would give one the points of the other."""
+    put_all(tmp_path, "class.csv", text="folder,name,sid\na,Ann,1.2E+11\nb,Bob,1.2E+11\na2,Ann,1.2E+11\nc,Cy,\nd,Di,\n")
+    with pytest.raises(ClassFileError) as caught:
+        roster.load(tmp_path / "class.csv")
+
+    assert str(caught.value) == f"{tmp_path}/class.csv:3: the sid 1.2E+11 is also that of Ann"
+
+
 def test_a_roster_knows_a_name_by_what_is_seen_of_it(tmp_path: Path) -> None:
     """A Mac's zip takes accents apart, a spreadsheet adds marks that nobody sees; another accent is another name."""
     put_all(tmp_path, "class.csv", text="folder,name\nJos\u00e9\u200b Doe,José\nJose Doe,Jose\nann\u00a0lee,Ann\n")
