@@ -71,7 +71,8 @@ def test_a_call_that_hangs_is_marked_at_its_loop(tmp_path: Path, looked_at: str,
         ("class Shelf:\n    pass\n\nprint(unknown)\n", "shelf.py cannot be imported: NameError", 4),
         ("class Shelf:\n    pass\n\nwhile True:\n    pass\n", "importing shelf.py takes more than two seconds", 4),
         ("(" * 500_000, "too many nested parentheses", 1),
-        ("x = '\0'\n", "", 1),
+        ("x = 1\ny = '\0'\n", "there is a null byte", 2),
+        ("from shelf import Shelf\n", "cannot import name 'Shelf'", 1),
     ],
 )
 def test_what_is_wrong_with_the_file_is_one_finding(tmp_path: Path, source: str, message: str, line: int) -> None:
@@ -86,6 +87,21 @@ def test_what_is_wrong_with_the_file_is_one_finding(tmp_path: Path, source: str,
     text = " ".join(str(FORMATS["text"](record, View())).split())
     assert "cannot be imported, 0 of 100 points" in text
     assert "compile" not in text.replace("cannot be compiled", "")
+
+
+def test_a_column_that_nobody_knows_is_not_told(tmp_path: Path) -> None:
+    """Python's own is -1."""
+    (finding,) = graded(tmp_path, "# coding: utf8mb4\n" + RIGHT).findings
+
+    assert finding.message == "unknown encoding: utf8mb4"
+    assert [(place.line, place.column) for place in finding.source] == [(1, 0)]
+
+
+def test_a_module_may_import_itself(tmp_path: Path) -> None:
+    """As Python allows it: under the name by which it is imported."""
+    record = graded(tmp_path, f"import shelf\n{RIGHT}\nfrom shelf import *\nassert shelf.Shelf is Shelf\n")
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
 
 
 def test_the_standard_library_may_be_imported(tmp_path: Path) -> None:

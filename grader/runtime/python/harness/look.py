@@ -29,14 +29,21 @@ def preload_encoding(source):
             codecs.lookup(named[1].decode("ascii"))
 
 
-def look(source, file, given):
-    """Return what is wrong with a text (line, column, message), the modules that it names, and its empty functions."""
+def look(source, file, importable):
+    """Return what is wrong with a text (line, column, message), the modules that it names, and its empty functions.
+
+    `importable` are the modules that may be imported besides those of the standard library.
+    """
+    if b"\0" in source:
+        line = source[: source.index(b"\0")].count(b"\n") + 1
+        return [[line, 0, "there is a null byte, which is no text: save the file again, as UTF-8"]], [], []
     try:
         tree = compile(source, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         compile(source, file, "exec", dont_inherit=True)
     except SyntaxError as error:
         newer = error.msg == "invalid syntax" or error.msg.startswith("f-string")
-        return [[error.lineno or 1, error.offset or 0, error.msg + _THIS_PYTHON * newer]], [], []
+        column = max(error.offset or 0, 0)  # -1 for an encoding that nobody knows
+        return [[error.lineno or 1, column, error.msg + _THIS_PYTHON * newer]], [], []
     except RecursionError:
         return [[1, 0, "it is nested too deep to be compiled"]], [], []
     except MemoryError:
@@ -49,7 +56,7 @@ def look(source, file, given):
             names[name] = None
     for node in tree.body:
         for name in _imported(node):
-            if not may_be_imported(name, given) and len(problems) < _MOST_PROBLEMS:
+            if not may_be_imported(name, importable) and len(problems) < _MOST_PROBLEMS:
                 shown = name[:_MOST_CHARACTERS]
                 problems.append(
                     [node.lineno, node.col_offset + 1, f"{shown} is not among the modules that may be imported"]

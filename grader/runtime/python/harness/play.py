@@ -131,7 +131,8 @@ class Harness:
         looked = []
 
         def look_at(send):
-            problems, names, empty = look.look(self.source, self.file, self.header["given"])
+            importable = [*self.header["given"], self.header["module"]]  # a module may import itself
+            problems, names, empty = look.look(self.source, self.file, importable)
             send(b"C", encoded({"problems": problems, "imports": names, "empty": empty}).encode())
 
         def heard(kind, body):
