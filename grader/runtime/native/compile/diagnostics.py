@@ -66,6 +66,7 @@ _MEANINGS = {
 _BY_MESSAGE = (
     (re.compile("multi-line comment"), "The line ends in a backslash, so the comment goes on in the next line."),
     (re.compile("empty translation unit"), "There is no code in the file; was it saved, and is it the right one?"),
+    (re.compile("null character"), "There are null bytes in it, which are no text; save the file again, as UTF-8."),
 )
 """What messages mean whose option is that of others too, or none."""
 _UNKNOWN = re.compile(
@@ -132,7 +133,10 @@ def meaning(diagnostic: Diagnostic, header: str = "") -> str:
     if option.startswith("-Werror="):
         return "The strict flags make every warning an error (-Werror)."
     if diagnostic.kind == "fatal error":
-        return "Only this file and the official header are compiled; other files of yours are not there."
+        return (
+            "Only this file, the official header and the headers of C on Linux are there; "
+            "other files of yours and headers of Windows are not."
+        )
     return "This is not valid C; gcc cannot go on here."
 
 

@@ -18,7 +18,7 @@ FILE = "llm_memory.c"
 MESSAGES = (
     ("error", "unused variable 'block'", "-Werror=unused-variable", 31, 9),
     ("error", "expected ';' before 'return'", "", 40, 5),
-    ("error", "null character(s) ignored", "-Werror", 52, 1),
+    ("error", "extra tokens at end of #include directive", "-Werror", 52, 1),
     ("error", "format '%d' expects argument of type 'int'", "-Werror=format=", 60, 14),
     ("warning", "unused parameter 'engine'", "-Wunused-parameter", 61, 20),
     ("fatal error", "mine.h: No such file or directory", "", 1, 10),
@@ -106,7 +106,8 @@ def test_a_sarif_message_without_a_place() -> None:
         ("error", "'/*' within comment", "-Werror=comment", "A comment starts inside a comment"),
         ("error", "ISO C forbids an empty translation unit", "-Werror=pedantic", "There is no code in the file"),
         ("fatal error", "hw.h: No such file or directory", "", 'Write #include "hw.h" with quotes'),
-        ("fatal error", "mine.h: No such file or directory", "", "Only this file and the official header"),
+        ("fatal error", "mine.h: No such file or directory", "", "Only this file, the official header and the headers"),
+        ("error", "null character(s) ignored", "-Werror", "There are null bytes in it"),
         ("error", "unknown type name 'bool'", "", "bool is declared in <stdbool.h>"),
         ("error", "'NULL' undeclared (first use in this function)", "", "NULL is declared in <stddef.h>"),
         ("error", "'seq' undeclared (first use in this function)", "", "This is not valid C"),
