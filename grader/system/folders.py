@@ -158,11 +158,14 @@ def cache_folder() -> Path:
 
 
 def users_cache_folder() -> Path:
-    """Return the path of the folder in the user's cache, whether it can be used or not."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _CACHE
-    except RuntimeError:  # neither HOME nor the system names a home for this user
-        return Path("/.cache", _CACHE)
+    """Return the path of the folder in the user's cache, whether it can be used or not.
+
+    Relative paths are ignored, as the XDG specification says: they would lead into the folder where the caller stands.
+    """
+    places = [Path(os.environ.get("XDG_CACHE_HOME", ""))]
+    with contextlib.suppress(RuntimeError):  # neither HOME nor the system names a home for this user
+        places.append(Path.home() / ".cache")
+    return next(filter(Path.is_absolute, places), Path("/.cache")) / _CACHE
 
 
 def _is_there(users: Path) -> bool:

@@ -123,6 +123,19 @@ def test_a_user_without_a_name_has_the_folder_too(place: Path, monkeypatch: pyte
     assert folders.cache_folder() == place
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "instead"), [("XDG_CACHE_HOME", "rel", f"{_NOWHERE}/.cache"), ("HOME", ".", "/.cache")]
+)
+@pytest.mark.usefixtures("place")
+def test_a_relative_path_is_no_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, name: str, path: str, instead: str
+) -> None:
+    """It would lead into the folder where the caller stands, such as that of a student."""
+    monkeypatch.setenv(name, path)
+
+    assert folders.users_cache_folder().parent == Path(instead)
+
+
 def _link(place: Path) -> None:
     (place.parent / "elsewhere").mkdir(mode=0o700)
     place.symlink_to("elsewhere")
