@@ -171,8 +171,8 @@ class Archive:
         except OSError as error:
             if error.errno in MACHINE_ERRORS:
                 raise no_room(path.parent, error) from error
-            message = f"{self._shown(member)} in the zip cannot be unpacked: {error.strerror}"
-            raise UsageError(f"{self.name}: {message}") from None
+            why = "there is another file of that name" if error.errno == errno.EEXIST else error.strerror
+            raise UsageError(f"{self.name}: {self._shown(member)} in the zip cannot be unpacked: {why}") from None
         return size
 
     def _pieces(self, member: Member, most: int) -> Iterator[bytes]:

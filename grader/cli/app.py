@@ -75,8 +75,19 @@ def _broken(error: Exception) -> ExitCode:
         place = "stdout" if drop_what_failed() else error.filename or "a file"
         message = f"{place} could not be written: {error.strerror}. Make room there, or write somewhere else"
         return _end(f"{message}\n(This costs nobody a point.)", ExitCode.JUDGE_ERROR)
+    if isinstance(error, FileNotFoundError) and _is_nowhere():
+        return _end("the folder where you are was removed or replaced; cd into it again", ExitCode.BAD_INPUT)
     hint = "(This is the grader's fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
     return _end(f"the grader broke: {type(error).__name__}: {error}\n{hint}", ExitCode.JUDGE_ERROR)
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory has no path any more."""
+    try:
+        os.getcwd()  # noqa: PTH109 - nothing is done with it
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _end(text: str, code: ExitCode) -> ExitCode:

@@ -107,6 +107,7 @@ BAD = {
     "too nested": (packed({"a.zip": packed({"b.zip": packed({NAME: C})})}), "it is a zip in a zip in a zip"),
     "two zips": (packed({"a.zip": packed({NAME: C}), "b.zip": packed({NAME: C})}), "more than one zip: a.zip, b.zip"),
     "a tie": (packed({f"a/{NAME}": C, f"b/{NAME}": C}), "several files can be graded:"),
+    "a name twice": (packed({f"a/{NAME}": C, f"a//{NAME}": C}), "there is another file of that name"),
     "a file as a folder": (packed({"a.c": C, f"a.c/{NAME}": C}), "cannot be unpacked"),
     "a long path": (packed({f"{('x' * 200 + '/') * 30}x.c": C}), "cannot be unpacked: File name too long"),
 }  # fmt: skip

@@ -60,6 +60,16 @@ def test_a_zip_is_opened(tmp_path: Path) -> None:
     assert (said.code, "an archive of this kind is not opened" in said.err) == (2, True)
 
 
+def test_a_folder_that_is_gone_is_no_fault_of_the_grader(tmp_path: Path) -> None:
+    """As where git or an editor has replaced it under a shell that stands in it."""
+    words = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *command("run", ".")]
+    (tmp_path / "gone").mkdir()
+    ended = subprocess.run(words, cwd=tmp_path / "gone", env=environment(), capture_output=True, check=False)
+
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr == b"grade: the folder where you are was removed or replaced; cd into it again\n"
+
+
 def test_something_not_accepted_is_1() -> None:
     """Wrong, or not even compiled."""
     wrong, broken = ran("run", WRONG, *FEW), ran("run", BROKEN, *FEW)
