@@ -166,7 +166,7 @@ def test_imports_that_use_up_all_time_are_told_so() -> None:
     end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
 
     assert "importing shelf.py takes too long" in end.sentence
-    assert "if __name__ == '__main__'" in end.sentence
+    assert 'if __name__ == "__main__"' in end.sentence
 
 
 @pytest.mark.parametrize("command", ["run", "repro", "batch"])
