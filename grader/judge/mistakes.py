@@ -101,7 +101,8 @@ def best_mistake(
 def _hint_without_mistake(cause: Evidence) -> str:
     if cause.difference is None:
         return "{message}"
-    return "{wanted}" + _READ_BY_NAME * (UNREAD in cause.difference.tags)
+    by_name = UNREAD in cause.difference.tags and "Error" in cause.difference.actual
+    return "{wanted}" + _READ_BY_NAME * by_name
 
 
 def mistake_alone(

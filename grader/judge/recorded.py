@@ -39,9 +39,13 @@ def recorded(cases: Iterable[Case], model: ModelFactory) -> bytes:
 
 
 def _record(traces: dict[str, list[Any]], trace: Trace, model: ModelFactory) -> None:
+    engine = model(trace)
     traces[_key(trace)] = [
-        [step.reply.text, step.reply.refused, step.reply.clause, sorted(step.reply.circumstances), step.record.decode()]
-        for step in play(model(trace), trace)
+        [
+            *(step.reply.text, step.reply.refused, step.reply.clause, sorted(step.reply.circumstances)),
+            json.dumps(engine.describe(step.record)["state"], separators=(",", ":")),  # in the order of `state()`
+        ]
+        for step in play(engine, trace)
     ]
 
 
@@ -71,7 +75,7 @@ class RecordedOracle:
             Reply(text=text, refused=refused, clause=clause, circumstances=frozenset(words))
             for text, refused, clause, words, _ in steps
         ]
-        self._states: list[dict[str, Plain]] = [json.loads(record)["state"] for *_, record in steps]
+        self._states: list[dict[str, Plain]] = [json.loads(state) for *_, state in steps]
         self._now: dict[str, Plain] | None = None
 
     def apply(self, operation: Operation) -> Reply:

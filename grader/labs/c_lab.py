@@ -19,6 +19,7 @@ from grader.core.rubric import Facet
 from grader.judge.plain_judge import Codec
 from grader.labs.lab_files import load_lab
 from grader.labs.plain_picture import picture
+from grader.labs.small_plain import small_engines
 from grader.runtime.native import values
 from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
@@ -28,6 +29,7 @@ from reference.oracle import CannotGoOn
 _TEMPLATE = Path(__file__).with_name("repro.c.jinja")
 _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
 _NO_SETTINGS: Mapping[str, Number] = {}
+_CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
 
 
@@ -56,13 +58,15 @@ def c_lab(
     oracle: str,
     cases: Path,
     settings: Mapping[str, Number] = _NO_SETTINGS,
+    smalls: str = "",
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
 
     Submissions are called HEADER.c. `operations` are in the order of the driver's codes; those with a task are the
     functions that students write, which the header declares with names for all parameters. `oracle` is
-    "module:factory", `others` are those of `load_lab`. Raises `RubricError` for wrong files.
+    "module:factory", `smalls` "module:name" of a `grader.labs.small_plain.SmallLines`, `others` are those of
+    `load_lab`. Raises `RubricError` for wrong files.
     """
     refusing = {call: each.refusals[0].replace("null", "NULL") for call, each in operations.items() if each.refusals}
     project = CProject(
@@ -87,7 +91,8 @@ def c_lab(
         facets=facets,
         oracle=oracle,
         runtime=runtime,
-        codec=Codec(encode=values.encode, decode=values.decode),
+        codec=_CODEC,
+        smalls=partial(small_engines, smalls, operations, oracle, _CODEC) if smalls else tuple,
         picture=partial(picture, facets),
         reproduce=partial(_reproduce, project=project, codes=[*operations], settings=numbers),
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
@@ -154,7 +159,7 @@ def _reproduce(
             else:
                 assert isinstance(content, tuple)
                 lists.append(", ".join(map(str, content)) or "0")
-                arguments.append(f"{{2, {len(content)}, list_{len(lists)}}}")
+                arguments.append(f"{{2, {len(content)}, repro_list_{len(lists)}}}")
         calls.append((codes.index(each.name), each.target or 0, count, arguments, str(each)))
         count += len(arguments)
     expected = values.decode(case.expected.records[operation])

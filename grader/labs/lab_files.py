@@ -87,7 +87,7 @@ def load_lab(
             complete=complete or _complete,
             model=factory,
             code=(*code, *files),
-            generate=_traces(oracle, recorded) if model is None else None,
+            generate=_traces(oracle, recorded) if model is None and codec is None else None,
             every=every,
         ),
         rubric=rules,

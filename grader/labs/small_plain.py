@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from grader.core.case import Signature
-from grader.judge.plain_judge import record_of
+from grader.judge.plain_judge import JSON, Codec, record_of
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Oracle, text_of
 
@@ -41,11 +41,13 @@ class SmallLines:
     """The parts of a state that only tell of the last call."""
 
 
-def small_engines(place: str, operations: Mapping[str, Signature], oracle: str) -> list[SmallPlain]:
+def small_engines(
+    place: str, operations: Mapping[str, Signature], oracle: str, codec: Codec = JSON
+) -> list[SmallPlain]:
     """Return the small engines at "module:name" of a lab with these operations and the oracle at "module:factory"."""
     (module, name), (home, factory) = place.split(":"), oracle.split(":")
     all_lines: Sequence[SmallLines] = getattr(import_module(module), name)
-    return [SmallPlain(lines, operations, getattr(import_module(home), factory)()) for lines in all_lines]
+    return [SmallPlain(lines, operations, getattr(import_module(home), factory)(), codec) for lines in all_lines]
 
 
 def read_line(operations: Mapping[str, Signature], line: str) -> Operation:
@@ -62,6 +64,7 @@ class SmallPlain:
     lines: SmallLines
     operations: Mapping[str, Signature]
     _engine: Oracle
+    codec: Codec = JSON
     calls: Sequence[Operation] = field(init=False)
     _state: State = field(init=False, default_factory=dict)
     _memory: Any = field(init=False, default=())
@@ -100,7 +103,7 @@ class SmallPlain:
 
     def record(self, operation: Operation, reply: Reply) -> bytes:  # noqa: ARG002 - a record does not name its call
         """The reply and the state."""
-        return record_of(reply, self._state)
+        return record_of(reply, self._state, self.codec)
 
     def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - it is that of the state
         """All parts of the state but those that only tell of the last call, and what the caller remembers."""

@@ -144,6 +144,26 @@ def _run(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
+def test_the_students_bundle_is_made(tmp_path: Path) -> None:
+    """It has what was recorded of the reference, whose records are bytes here."""
+    with ring_in_process():
+        made = grade("pack", "starter", str(tmp_path / "out"), "--lab", "ring")
+
+    assert made.code == 0, made.err
+    assert (tmp_path / "out" / "ring.h").exists()
+
+
+def test_random_traces_are_an_error_of_the_case_file(tmp_path: Path) -> None:
+    """Nobody plays them in C yet."""
+    case = 'title = "many"\nhandout = "Part 2/order"\nvisibility = "public"\nrule = "putting"\nseeds = 5\nlength = 9\n'
+    (tmp_path / "many.toml").write_text(case, encoding="utf-8")
+    with ring_in_process():
+        checked = grade("explain", "--lab", "ring", str(tmp_path / "many.toml"))
+
+    assert checked.code == 2
+    assert "this lab has no random traces" in checked.err
+
+
 def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """`explain` draws the facets, `doctor` tries a grading of each lab."""
     monkeypatch.setattr(doctor, "present", lambda: ["ring"])

@@ -96,6 +96,7 @@ static void do_call(int level, int32_t number)
     keep_or_bring_back(level, 1);
     begin_operation();
     now.operation = (state_count - 1) * call_count + number;
+    reply_nothing();
     enter_call();
     lab_apply(&calls[number], NULL);
     leave_call();

@@ -252,6 +252,7 @@ static int run_case(const struct one_case *one)
         unsigned before = VALGRIND_COUNT_ERRORS;
         if (!MEMCHECK)
             fill_stack();
+        reply_nothing();
         enter_call();
         if (now.lines)
             watch_lines(i == one->failing);

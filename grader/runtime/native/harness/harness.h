@@ -90,6 +90,7 @@ void put_number(const char *name, int64_t value);
 /* What the student's code may have set: the line that set it can then be found. Entries behind an allocation that is too
  * small count as 0. */
 void put_int(const char *name, const int *where);
+void put_size(const char *name, const size_t *where);
 void put_ints(const char *name, const int *ints, size_t count);
 void put_text(const char *name, const char *text);
 /* Return whether `need` bytes can be read at this address, and were not read before in this record. Otherwise the value
@@ -98,7 +99,7 @@ int put_pointer(const char *name, const void *address, size_t need);
 void open_object(const char *name);
 void open_list(const char *name);
 void close_part(void);
-/* What the call returned: a number, null, or a pointer, which is called `text` where it can be read. */
+/* What the call returned, null where nothing is said: a number, null, or a pointer, which is called `text` where it can be read. */
 void reply_number(int64_t value);
 void reply_nothing(void);
 void reply_pointer(const char *text, const void *address, size_t need);

@@ -71,6 +71,19 @@ void put_int(const char *name, const int *where)
     harness_put_of(where, *where);
 }
 
+void put_size(const char *name, const size_t *where)
+{
+    const int32_t *words = (const void *)where; /* the low one first */
+    if (*where <= INT_MAX) {
+        begin(name, INT);
+        harness_put_of(words, *words);
+        return;
+    }
+    begin(name, LONG);
+    harness_put_of(words, words[0]);
+    harness_put_of(words + 1, words[1]);
+}
+
 void put_ints(const char *name, const int *ints, size_t count)
 {
     begin(name, INTS);
