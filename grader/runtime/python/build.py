@@ -25,6 +25,8 @@ _PROCESS = 0.01
 """Seconds of a process that executes an empty module."""
 _SLOW = 0.02
 """Seconds of a module, with which some 150 cases would take 3 seconds more."""
+_SLOWEST = 2.0
+"""Seconds after which an import is ended. One that sends messages of its own may go on, but earns no time by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
         late |= any(executed.get("E", {}).get(reason) for reason in ("hang", "no_time"))
         taken = _own(executed.get("E", {})) / work.budget.pace
     modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
-    importing = max(0.0, taken - _PROCESS)
+    importing = max(0.0, min(taken, _SLOWEST) - _PROCESS)
     program = PythonProgram(
         content=source,
         source_name=file,

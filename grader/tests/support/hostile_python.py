@@ -43,6 +43,8 @@ HONEST = 80
 MOST_SECONDS = 10.0
 SLOW = frozenset(
     (
+        *("asks_and_never_ends", "asks_for_very_many_modules", "floods_before_each_restart"),
+        *("is_slow_in_its_check_only", "leaves_by_exit_and_help"),
         *("computes_seldom_in_every_call", "computes_seldom_in_its_import", "counts_in_c", "dribbles_messages"),
         *("floods_stderr", "floods_stdout", "floods_the_harness_with_bytes", "floods_the_harness_with_messages"),
         *("hangs_when_imported", "hangs_when_imported_again", "has_endless_properties", "has_huge_states"),

@@ -22,17 +22,20 @@ _HARMLESS = frozenset(
 """The audit events of what stays inside an interpreter. Bytecode that no compiler made (code.__new__, marshal.loads)
 does not: it reaches any memory."""
 _UNHEARD = {
-    "posix": "access getpriority lstat mkdir mkfifo mknod nice readlink sched_setaffinity sched_setparam "
-    "sched_setscheduler setpgid setpgrp setpriority setsid stat statvfs sync",
+    "posix": "access getpriority login_tty lstat mkdir mkfifo mknod nice readlink sched_setaffinity sched_setparam "
+    "sched_setscheduler setns setpgid setpgrp setpriority setsid stat statvfs sync unshare",
+    "_dbm": "open",  # which sleeps when it gets no descriptor
+    "_gdbm": "open",
     "_posixsubprocess": "fork_exec",
-    "_multiprocessing": "sem_unlink",
-    "_posixshmem": "shm_unlink",
     "_imp": "create_builtin create_dynamic",
     "_thread": "start_joinable_thread start_new start_new_thread",
 }
 """Functions that reach outside, or get at further modules, without an audit event."""
-_NEVER = ("ctypes", "_ctypes", "_interpreters", "_xxsubinterpreters")
-"""Modules that other modules import too: they reach any memory, or make interpreters without this one's hook."""
+_NEVER = ("ctypes", "_ctypes", "_interpreters", "_tkinter", "_xxsubinterpreters")
+"""Modules that other modules import too, or a message asks for: they reach any memory, or make interpreters without
+this one's hook (Tcl's removes files)."""
+_EMPTIED = {"_multiprocessing": "SemLock sem_unlink", "_posixshmem": "shm_open shm_unlink"}
+"""Modules that others import without need; all their functions are refused. A lock can be made of any address."""
 _ABSENT = frozenset(("lstat", "readlink", "stat", "statvfs"))
 """Functions of `_UNHEARD` for which there is no file: what only asks whether there is one gets an answer."""
 _HIDDEN = frozenset(
@@ -81,6 +84,10 @@ def hide_modules(names):
 def forbid_memory():
     """Let no module import what reaches any memory."""
     sys.modules.update(dict.fromkeys(_NEVER))
+    for module, names in _EMPTIED.items():
+        sys.modules[module] = type(sys)(module)
+        vars(sys.modules[module]).update((name, _refusing(f"{module}.{name}")) for name in names.split())
+    sys.modules["_multiprocessing"].SemLock.SEM_VALUE_MAX = 0  # which is read when locks are imported
 
 
 def stand_ins(opened_by):
@@ -88,12 +95,16 @@ def stand_ins(opened_by):
 
     These are the functions that the hook does not hear of, and `open`, under all names that modules have for them.
     """
-    replaced = {id(io.open): _opening(io.open, opened_by)}
+    replaced, refused = {id(io.open): _opening(io.open, opened_by)}, []
     for module, names in _UNHEARD.items():
         for name in names.split():
             function = getattr(sys.modules.get(module), name, None)
             if function is not None:
                 replaced[id(function)] = _refusing(f"{module}.{name}")
+                refused.append(function)
+    for value in vars(os).values():
+        if type(value) is set:  # such as os.supports_dir_fd, which would give the functions away
+            value.difference_update(refused)
     spaces = [vars(module) for module in sys.modules.values() if module is not None]
     return [
         (space, name, replaced[id(value)]) for space in spaces for name, value in space.items() if id(value) in replaced
@@ -195,6 +206,7 @@ def refuse_doors(ask):
     def hook(event, arguments, harmless=harmless, refused=refused, not_there=not_there, ask=ask):
         if event == "import":
             ask(arguments[0])
+            raise refused(event)  # at once: a changed `ask` comes back, and may have changed what is asked below
         if event == "open" and not arguments[2] & creating:
             raise not_there(number, text, arguments[0])
         if event not in harmless:

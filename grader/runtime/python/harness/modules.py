@@ -9,6 +9,8 @@ import sys
 
 from plain import MOST_VALUES, Unreadable, plain
 
+MOST_CHARACTERS = 100
+"""No module has a longer name. One that a message cuts off, or cannot encode, would be asked for again and again."""
 _FUNCTION = type(lambda: None)
 
 
@@ -40,6 +42,7 @@ def may_be_loaded(name):
     """Whether a module is one of the standard library, which its other modules may import, too."""
     top, *below = name.split(".")
     known = top in sys.stdlib_module_names or top.startswith("_sysconfigdata_")  # whose name has the platform in it
+    known = known and name.isascii() and len(name) <= MOST_CHARACTERS
     return known and top not in _REFUSED and "__main__" not in below  # which runs a program
 
 
@@ -70,7 +73,7 @@ def asking(send, asked, *, ends):
         if not may_be_loaded(name):
             raise missing(f"{name} is not among the modules that may be imported here", name=name)
         if ends and name not in asked:
-            send(b"M", name.encode(errors="replace"))
+            send(b"M", name.encode())
             leave(0)
         raise missing(f"No module named {name!r}", name=name)
 

@@ -22,7 +22,8 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, _FOLDER)
 
 import cage
 import modules
@@ -48,7 +49,6 @@ _ANSWERS = 2
 """The number of answers to where a program is."""
 _MOST_MODULES = 100
 """The most modules that are imported because a child asks for them (M). It ends, and another one begins again."""
-_MOST_CHARACTERS = 100
 _KNOWN = frozenset(b"SRTLDXHCIMN")
 
 
@@ -104,6 +104,7 @@ class Harness:
 
     def begin(self, names):
         """Make everything that children need: what a child makes itself costs pages of memory."""
+        sys.path.remove(_FOLDER)  # programs may write to it, and no later import shall find what they made there
         code = compile(self.source, self.file, "exec", dont_inherit=True)
         table = program.CompiledTable(self.header["table"])
         given = modules.Given(self.header["given"], recorded=table.reads_calls)
@@ -249,34 +250,50 @@ class Harness:
     def _traces(self, case):
         """Play many traces in one child, which executes the module once. A trace that ends the child is skipped.
 
-        What traces do to each other counts in none of them: one that fails here is played again, alone.
+        What traces do to each other counts in none of them: one that fails here is played again, alone. Those that are
+        cases of their own (`every`) say when an operation is done (I), which has as much time as in its second play.
         """
         number, first, traces, lengths = case["case"], case["first"], case["traces"], case["lengths"]
         every = case.get("every", self.header["every"])
-        done = []
+        done, executed = [], []
 
         def play(send):
             left = [*map(marshal.loads, traces[len(done) :])]  # it is a door that the child closes
+            records = []
+
+            def report(record=None):
+                if record is not None:
+                    records.append(record)
+                if "every" in case:
+                    send(b"I", b"")
+
             runner = self._runner(send)
             runner.execute()
+            report()
             for operations in left:
-                records = []
-                runner.play(operations, records.append, every=every, explains=False)
+                records.clear()
+                runner.play(operations, report, every=every, explains=False)
                 send(b"T", f"[{','.join(records)}]".encode())
             send(b"D", b"")
 
         def heard(kind, body):
+            if kind == ord("I"):
+                executed.append(kind)
             if kind == ord("T"):
                 self.frame(kind, number, _PLACE.pack(first + len(done)) + body)
                 done.append(kind)
+
+        def limit():
+            return (2 if executed else _PATIENCE) * self._limit
 
         ended = {"no_time": False}
         for _ in range(_MOST_CHILDREN):
             if len(done) >= len(traces) or self.left <= 0 or number in self.hung_together:
                 break
             operations = sum(lengths[len(done) :])
-            while self._loaded_for(child := self.child(play, heard, lambda: _PATIENCE * self._limit, operations)):
-                pass
+            while self._loaded_for(child := self.child(play, heard, limit, operations)):
+                executed.clear()
+            executed.clear()
             if child["hang"]:
                 self.hung_together.add(number)
             done.append(None)
@@ -397,7 +414,7 @@ class _Listening:
             self.answers += kind == ord("H")
             body = self.arrived[at + _MESSAGE.size : end]
             if kind == ord("M"):
-                self.module = body.decode(errors="replace")[:_MOST_CHARACTERS]
+                self.module = body.decode(errors="replace")[: modules.MOST_CHARACTERS]
             else:
                 self.heard(kind, body)
             at = end

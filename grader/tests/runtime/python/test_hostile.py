@@ -15,8 +15,12 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.case_selection import select_cases
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Verdict
 from grader.pipeline import grade
+from grader.runtime.python import process
+from grader.runtime.python.build import PythonProgram
+from grader.system import sandbox
 from grader.tests.support.chosen import few
 from grader.tests.support.hostile_python import HONEST, SLOW, TEXTS, graded_on, honest_with, programs
 from grader.tests.support.machines import MACHINES
@@ -61,6 +65,16 @@ def test_what_programs_may_use_of_the_library(tmp_path: Path) -> None:
     record = grade(tmp_path, lab(), select_cases(lab(), seed=1).cases)
 
     assert (record.verdict, [finding.message for finding in record.findings]) == (Verdict.ACCEPTED, [])
+
+
+def test_messages_during_an_import_earn_no_time_for_later_imports() -> None:
+    """An import may take two seconds; messages let it go on for longer."""
+    source = programs()["is_slow_in_its_check_only"]()
+    with sandbox.workspace(tools=(process.interpreter(),)) as work:
+        program = lab().runtime.build(work, source, beside={}, optional=OptionalStages()).program
+
+    assert isinstance(program, PythonProgram)
+    assert 1.5 < program.import_seconds <= 2.0
 
 
 @pytest.mark.parametrize("names", few(_SHARDS, 2), ids=range(len(_SHARDS)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,18 +51,32 @@ _TABLE = CallTable(
         ("unittest", "unittest.TestCase().assertEqual(1, 1)"),
         ("logging", "logging.basicConfig(filename='debug.log', force=True) or logging.warning('late')"),
         ("builtins", "[exit.eof, quit.name]"),
+        ("unittest", "unittest.TestCase().assertRaises(LookupError, 'a'.encode, 'a' * 200)"),
+        ("unittest", "unittest.TestCase().assertRaises(ImportError, __import__, 'os.\\ud800')"),
     ],
 )
 def test_a_function_works_when_only_its_module_is_imported(module: str, expression: str) -> None:
     """No other line of the submission imports what it needs."""
+    sent = _used(module, expression)
+
+    assert [kind for kind, _ in sent] == ["S"], sent
+    assert "returned" in sent[0][1]["reply"]
+
+
+def test_no_module_is_imported_from_the_folder_that_programs_may_write_to() -> None:
+    """What a program makes there must not run in the harness's first process."""
+    ((_, sent),) = _used("sys", "[each for each in sys.path if 'grade-' in each]")
+
+    assert sent["reply"] == {"returned": []}
+
+
+def _used(module: str, expression: str) -> list[tuple[str, Any]]:
+    """What a submission that imports this module sends when it returns this."""
     source = f"import {module}\n\n\ndef use():\n    return {expression}\n"
     with sandbox.workspace(tools=(process.interpreter(),)) as work:
         plan = [{"case": 0, "operations": [["use", []]]}]
         done = process.run(work, source.encode(), _TABLE, plan, given={}, modules=(module,), total=5.0)
-    sent = [(frame.kind, json.loads(frame.body)) for frame in process.frames(done.channels[0]) if frame.kind in "SXR"]
-
-    assert [kind for kind, _ in sent] == ["S"], sent
-    assert "returned" in sent[0][1]["reply"]
+    return [(frame.kind, json.loads(frame.body)) for frame in process.frames(done.channels[0]) if frame.kind in "SXR"]
 
 
 _TAKE = '        if count > len(self.free):\n            raise ValueError("too few'
@@ -82,6 +97,7 @@ def _taking(statement: str, imports: str = "") -> str:
         ("os.listdir()", "take calls os.listdir, which is refused"),
         ("subprocess.run(['true'])", "take calls subprocess.Popen, which is refused"),
         ("threading.Thread(target=print).start()", "take calls _thread.start_new_thread, which is refused"),
+        ("multiprocessing.Lock()", "take calls _multiprocessing.SemLock, which is refused"),
         ("sys.exit()", "take ends the whole program"),
         ("exit()", "take ends the whole program"),
         ("os._exit(0)", "take ends the whole program"),
@@ -89,7 +105,7 @@ def _taking(statement: str, imports: str = "") -> str:
 )
 def test_what_is_refused_heads_the_report(tmp_path: Path, statement: str, named: str) -> None:
     """No rule and no sentence about the call stands there: they are not what is broken."""
-    record = graded(tmp_path, _taking(statement, "import os, subprocess, sys, threading"))
+    record = graded(tmp_path, _taking(statement, "import multiprocessing, os, subprocess, sys, threading"))
     shown = focus(record, Audience.STUDENT)
 
     assert shown is not None
@@ -116,7 +132,12 @@ def test_a_file_that_is_written_costs_nothing(tmp_path: Path, statement: str) ->
     assert [(advice.kind, advice.source[0].function) for advice in record.advice] == [("dropped", "take")]
 
 
-@pytest.mark.parametrize("source", [RIGHT, WRONG])
+_USAGE = "        return sum(box.users > 0 for box in self.boxes) / len(self.boxes)"
+_SLOW = edited((_USAGE, f"        time.sleep(1.5)\n{_USAGE}"), (_ABOVE, f"{_ABOVE}import time\n"))
+"""Its usage takes longer than an operation may take, and a whole trace of it not too long."""
+
+
+@pytest.mark.parametrize("source", [RIGHT, WRONG, _SLOW])
 def test_a_module_that_takes_long_to_import_has_the_same_points(tmp_path: Path, source: str) -> None:
     """Cases share processes then; what fails there is played alone."""
     slow = f"{source}\nimport time\n\nuntil = time.thread_time() + 0.2\nwhile time.thread_time() < until:\n    pass\n"
