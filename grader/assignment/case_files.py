@@ -13,7 +13,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from grader.assignment.input_file import TomlTable, short
+from grader.assignment.input_file import TomlTable, filled, short
 from grader.core.case import Case, Expected, Generated, Grammar, Number, Signature, pack
 from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import Step, play
@@ -28,7 +28,6 @@ _MOST_SEEDS = 5_000
 _LENGTH = Number("length", 1, 500)
 
 _REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?[0-9]{1,9})\.\.(?P<last>-?[0-9]{1,9})\s*:\s*(?P<rest>.+)")
-_INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*([0-9]{1,9})\s*)?\}")
 _MOST_OPERATIONS = 5_000
 _MOST_COLUMNS = 500
 
@@ -57,7 +56,7 @@ def paths(folder: Path, pattern: str = "*") -> list[Path]:
 
 def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
     """Load one case file. Raises `CaseFileError` with all its mistakes."""
-    return _CaseReader(TomlTable.read(path, CaseFileError), grammar).case(seed)
+    return _CaseReader(TomlTable.read(path, CaseFileError, grammar.constants), grammar).case(seed)
 
 
 def _fits(path: Path, pattern: str) -> bool:
@@ -151,7 +150,7 @@ class _CaseReader:
         return Case(
             name=f"{self.path.parent.name}/{self.path.stem}",
             path=self.path,
-            title=table.string("title", '"...", one sentence in plain words'),
+            title=table.sentence("title", '"...", one sentence in plain words'),
             rule="" if kind else table.choice("rule", self.grammar.rules),
             visibility=Visibility(table.choice("visibility", [member.value for member in Visibility]) or "public"),
             handout=self._clauses(),
@@ -258,18 +257,23 @@ class _OperationReader:
         if len(written) > _MOST_COLUMNS:
             self.complain(line, f"the line has more than {_MOST_COLUMNS} characters; write one operation a line")
             return
-        if not written.startswith("repeat "):
-            yield written
-            return
-        match = _REPEAT.fullmatch(written)
-        if match is None:
-            self.complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
-            return
-        first, last = int(match["first"]), int(match["last"])
-        if last < first:
-            self.complain(line, f"repeat counts upwards: write repeat {match['name']} {last}..{first}: ...")
-        for value in range(first, min(last, first + _MOST_OPERATIONS) + 1):
-            yield _INDEX.sub(lambda index, value=value: _indexed(index, match["name"], value), match["rest"])
+        constants = self.grammar.constants
+        try:
+            if not written.startswith("repeat "):
+                yield filled(written, constants)
+                return
+            head, colon, rest = written.partition(":")
+            match = _REPEAT.fullmatch(filled(head, constants) + colon + rest) if colon else None
+            if match is None:
+                self.complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
+                return
+            first, last = int(match["first"]), int(match["last"])
+            if last < first:
+                self.complain(line, f"repeat counts upwards: write repeat {match['name']} {last}..{first}: ...")
+            for value in range(first, min(last, first + _MOST_OPERATIONS) + 1):
+                yield filled(match["rest"], {**constants, match["name"]: value})
+        except ValueError as error:
+            self.complain(line, str(error))
 
     def _operation(self, line: int, written: str) -> Operation | None:
         statement, _, comment = written.partition("#")
@@ -334,11 +338,3 @@ class _OperationReader:
             mistake = "has no reply" if written is None else f"cannot return {short(written)}"
             self.complain(line, f"{name} {mistake}; write {signature.wanted_replies}")
             return None
-
-
-def _indexed(index: re.Match[str], name: str, value: int) -> str:
-    variable, sign, number = index.groups()
-    if variable != name:
-        return index.group(0)
-    amount = int(number or 0)
-    return str({None: value, "+": value + amount, "-": value - amount, "*": value * amount}[sign])

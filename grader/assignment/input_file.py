@@ -1,5 +1,7 @@
 """Read files that people write: bounded text, the values of TOML with the line of each mistake, and tables key by key.
 
+A number of the assignment is written by its name, in braces: `filled` replaces {2*KV_PER_BLOCK+1} by its value.
+
 Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
 The messages of `tomllib` are for programmers, and some tell where it gave up, which is not the line of the mistake; so
 each has a sentence here that says what to write instead.
@@ -7,9 +9,11 @@ each has a sentence here that says what to write instead.
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,6 +74,17 @@ _SENTENCES = (
     (r"Invalid statement", "this is neither KEY = VALUE nor [TABLE]; a comment begins with #"),
 )
 """The sentences for the messages of `tomllib`, by their beginnings. `name` is the key or the table of the statement."""
+
+_EXPRESSION = re.compile(r"""(?<!\{)\{(?=[^{}"]*(?:[A-Z]|\b[a-z]\b))([^{}"]{1,100})\}(?!\})""")
+"""It has a name in capitals, or of one letter; so the other names of a hint, and objects of JSON, are none."""
+_TOKENS = re.compile(r"(?:[A-Za-z_]\w*+|[0-9]{1,9}(?!\w)|//|[-+*%() ])++", re.ASCII)
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 _STATEMENT = re.compile(
     r"""[ \t]*+(?:(?P<table>\[[^#]*\])|(?P<key>[\w."'\- \t]*[\w"'])[ \t]*=[ \t]*(?P<long>'''|\"{3}|\[)?)"""
@@ -209,10 +224,15 @@ class TomlTable:
     """The index of a table [[NAME]] among those of its name, from 0."""
     error: Refusal
     """Makes the exception for the mistakes."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    """The numbers that texts and numbers of the file may name in braces."""
 
     @classmethod
-    def read(cls, path: Path, error: Refusal) -> TomlTable:
-        """Return the whole file. Raises `error` with path and line when it cannot be read or is not TOML."""
+    def read(cls, path: Path, error: Refusal, constants: Mapping[str, int] | None = None) -> TomlTable:
+        """Return the whole file, which may name these constants.
+
+        Raises `error` with path and line when it cannot be read or is not TOML.
+        """
         import tomllib  # noqa: PLC0415 - most runs find what is in the files stored
 
         text = read_text(path, _MOST_BYTES, error)
@@ -222,7 +242,8 @@ class TomlTable:
                 line = text.count("\n", 0, long.start()) + 1
                 message = f"has a key of more than {_MOST_PARTS} parts; use a shorter one"
             else:
-                return cls(path=path, text=text, values=tomllib.loads(text), problems=[], error=error)
+                values = tomllib.loads(text)
+                return cls(path=path, text=text, values=values, problems=[], error=error, constants=constants or {})
         except tomllib.TOMLDecodeError as failure:
             line, message = _syntax_mistake(text, str(failure))
         except ValueError:  # Python converts no number of more than 4300 digits
@@ -265,6 +286,18 @@ class TomlTable:
             return ""
         return value
 
+    def sentence(self, key: str, wanted: str) -> str:
+        """Return the text of a key that must be there, with the values of its expressions in their places."""
+        return self.filled(key, self.string(key, wanted))
+
+    def filled(self, key: str, text: str) -> str:
+        """Do what the function `filled` does; report a wrong expression in the line of the key, and return ""."""
+        try:
+            return filled(text, self.constants)
+        except ValueError as error:
+            self.complain(key, str(error))
+            return ""
+
     def choice(self, key: str, allowed: Collection[str], default: str = "") -> str:
         """Return the word of a key, one of `allowed`; "" if it is none of them. Without a default it must be there."""
         value = self.values.get(key, default or None)
@@ -292,8 +325,18 @@ class TomlTable:
         return frozenset(value)
 
     def number(self, key: str, number: Number, *, needed: bool = False) -> int | None:
-        """Return a whole number that `number` allows; None when it is missing or not allowed."""
+        """Return a whole number that `number` allows; None when it is missing or not allowed.
+
+        It may be the text of an expression in braces.
+        """
         value = self.values.get(key)
+        expression = _EXPRESSION.fullmatch(value) if isinstance(value, str) and self.constants else None
+        if expression is not None:
+            try:
+                value = _value(expression[1], self.constants)
+            except ValueError as error:
+                self.complain(key, str(error))
+                return None
         if value is None and not needed:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value not in number:
@@ -335,6 +378,48 @@ class TomlTable:
 
     def _full(self, key: str) -> str:
         return f"{cut(self.name)}.{key}" if self.name else key
+
+
+def filled(text: str, numbers: Mapping[str, int]) -> str:
+    """Return the text with the value of each expression in its place, such as {2*KV_PER_BLOCK+1}.
+
+    An expression names some of `numbers`; where there are none, braces stay as they are. Raises `ValueError` with a
+    message that says what is wrong with an expression.
+    """
+    return _EXPRESSION.sub(lambda match: str(_value(match[1], numbers)), text) if numbers else text
+
+
+def _value(expression: str, numbers: Mapping[str, int]) -> int:
+    try:
+        return _computed(_parsed(expression), numbers)
+    except KeyError as error:
+        (name,) = error.args
+        mistake = f"there is no {name}{suggestion(name, numbers) or _one_of(numbers)}"
+    except ZeroDivisionError:
+        mistake = "it divides by 0"
+    except SyntaxError:
+        mistake = "write names and whole numbers with + - * // % and parentheses"
+    raise ValueError(f"{{{cut(expression)}}} has no value: {mistake}")
+
+
+@lru_cache(maxsize=256)
+def _parsed(expression: str) -> ast.expr:
+    """Return the tree of an expression: `repeat` computes one expression for many values."""
+    if not _TOKENS.fullmatch(expression):
+        raise SyntaxError
+    return ast.parse(expression.strip(), mode="eval").body
+
+
+def _computed(node: ast.expr, numbers: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Name):
+        return numbers[node.id]
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_computed(node.operand, numbers)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_computed(node.left, numbers), _computed(node.right, numbers))
+    raise SyntaxError
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -12,7 +12,8 @@
     rule     = "free"                # a rule of rubric.toml
     where    = "no-copy-needed"      # a condition that needs code: one of the predicates that the lab gives
     sentence = "Task 2/free_blocks"  # a name of handout.toml; omitted: the one by which the reference decided
-    hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Mistake`)
+    hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Mistake`),
+                                     # and numbers of the assignment: {KV_PER_BLOCK}
 
 Where the sentence depends on the call, it is a table: sentence = { touch = "Task 2/touch", reset = "Task 3/reset" }.
 A table [kinds] before the first entry has words that stand for several kinds: stops = ["crash", "hang"].
@@ -50,12 +51,14 @@ def load(
     rules: Collection[str],
     clauses: Collection[str],
     predicates: Mapping[str, Predicate] = _NO_PREDICATES,
+    constants: Mapping[str, int] | None = None,
 ) -> tuple[Mistake, ...]:
     """Return the known mistakes of a file, in its order; none where there is no file.
 
     Raises `RubricError` with all mistakes of the file.
     """
-    return bound(read(path, calls=calls, facets=facets, rules=rules, clauses=clauses, where=predicates), predicates)
+    known = read(path, calls=calls, facets=facets, rules=rules, clauses=clauses, where=predicates, constants=constants)
+    return bound(known, predicates)
 
 
 def bound(mistakes: Iterable[NamedMistake], predicates: Mapping[str, Predicate]) -> tuple[Mistake, ...]:
@@ -71,11 +74,12 @@ def read(
     rules: Collection[str],
     clauses: Collection[str],
     where: Collection[str],
+    constants: Mapping[str, int] | None = None,
 ) -> tuple[NamedMistake, ...]:
     """Do what `load` does, but name the predicates, which are code: `where` has all that there are."""
     if not path.exists():
         return ()
-    file = TomlTable.read(path, RubricError)
+    file = TomlTable.read(path, RubricError, constants)
     file.check_keys(("kinds", "mistakes"))
     rows = file.rows("mistakes")
     lab = _Known(
@@ -151,7 +155,7 @@ def _sentence(row: TomlTable, lab: _Known) -> str | dict[str, str]:
 
 def _hint(row: TomlTable) -> str:
     """Return the hint, and report names in braces that mean nothing."""
-    hint = row.string("hint", '"...", what to look at')
+    hint = row.sentence("hint", '"...", what to look at')
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(hint) if name is not None]
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,12 +23,14 @@ _TIME = "from = 2026-12-01T00:00:00Z"
 _AT, _ANY = " at ", "any"
 
 
-def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
-    """Load a rubric for records with these facets and cases with these calls.
+def load(
+    path: Path, facets: frozenset[str], calls: Collection[str], constants: Mapping[str, int] | None = None
+) -> Rubric:
+    """Load a rubric for records with these facets and cases with these calls; titles may name `constants` in braces.
 
     Raises `RubricError` with all mistakes.
     """
-    file = TomlTable.read(path, RubricError)
+    file = TomlTable.read(path, RubricError, constants)
     file.check_keys(("seed", "feedback", "release", "rules"))
     seed = file.number("seed", SEED, needed=True)
     rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
@@ -45,13 +47,16 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     return rubric
 
 
-def load_clauses(path: Path) -> dict[str, str]:
-    """Load the sentences of the handout, by name. Raises `RubricError`."""
-    file = TomlTable.read(path, RubricError)
+def load_clauses(path: Path, constants: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Load the sentences of the handout, by name; they may name `constants` in braces. Raises `RubricError`."""
+    file = TomlTable.read(path, RubricError, constants)
     clauses = file.values.get("clauses")
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
         file.complain("clauses", 'write a table [clauses] of name = "sentence"')
         raise RubricError(file.problems)
+    table = replace(file, values=clauses, name="clauses")
+    clauses = {name: table.filled(name, clause) for name, clause in clauses.items()}
+    file.check()
     return clauses
 
 
@@ -77,7 +82,7 @@ def _rule(name: str, table: TomlTable, facets: Collection[str], calls: Collectio
     rule = Rule(
         id=name,
         points=table.number("points", _POINTS, needed=True) or 0,
-        title=table.string("title", '"...", what a correct program does'),
+        title=table.sentence("title", '"...", what a correct program does'),
         handout=table.string("handout", '"Task 4; Part 2.2", where the handout requires it'),
         facets=everywhere,
         facets_at=facets_at,

@@ -25,7 +25,7 @@ from grader.labs import open_lab
 from grader.system import resources
 
 _ROOT = Path(__file__).parents[2]
-_CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
+_CODE = ("reference/**/*.py", "reference/**/*.h", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
 _NO_MATTER = frozenset({"tests", "cli", "report", "bench", "bundles"})
 """Packages on which no record depends."""
 _HASHED = ("grader", "cases")

@@ -184,6 +184,8 @@ class Grammar:
     """Returns the generator of random traces; None: the lab has none."""
     every: int = EVERY
     """Of random traces the state is read after so many operations."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of the assignment that a case may name in braces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
+_NO_CONSTANTS: Mapping[str, int] = {}
 _PREDICATES: Mapping[str, Predicate] = {
     "wrongly-refused": lambda judgement: judgement.actual.refused and not judgement.expected.refused,
 }
@@ -42,7 +43,6 @@ _PREDICATES: Mapping[str, Predicate] = {
 def load_lab(
     *,
     name: str,
-    title: str,
     cases: Path,
     calls: Mapping[str, Signature],
     facets: Sequence[Facet],
@@ -53,6 +53,7 @@ def load_lab(
     invariants: Invariants | None = None,
     codec: Codec | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
+    constants: Mapping[str, int] = _NO_CONSTANTS,
     example: str = "",
     most_targets: int = 1,
     complete: Complete | None = None,
@@ -64,18 +65,17 @@ def load_lab(
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
     `oracle` is "module:factory", `runtime` may be made of the model. `model` is a judging of its own, `predicates` are
-    for its mistakes' `where`, `invariants` tells what can never be so, `codec` is the form of records, `code` are files
-    by which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`.
+    for its mistakes' `where`, `constants` are numbers that cases, sentences and hints name in braces, `invariants`
+    tells what can never be so, `codec` is the form of records, `code` are files by which cases are read, `stand_ins`
+    others that students must not have, `others` those of `Lab`, such as its title.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    rules, clauses, mistakes = _read(cases, names, calls, predicates)
+    rules, clauses, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
-    engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
-    factory = model or _plain(engine, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
+    factory = model or _plain(oracle, recorded, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
     return Lab(
         name=name,
-        title=title,
         cases=cases,
         grammar=Grammar(
             operations=calls,
@@ -89,9 +89,10 @@ def load_lab(
             code=(*code, *files),
             generate=_traces(oracle, recorded) if model is None and codec is None else None,
             every=every,
+            constants=constants,
         ),
         rubric=rules,
-        read_rubric=partial(rubric.load, facets=names, calls=calls),
+        read_rubric=partial(rubric.load, facets=names, calls=calls, constants=constants),
         model=factory,
         runtime=runtime(factory) if callable(runtime) else runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
@@ -102,17 +103,24 @@ def load_lab(
 
 
 def _read(
-    cases: Path, facets: frozenset[str], calls: Collection[str], where: Collection[str]
+    cases: Path,
+    facets: frozenset[str],
+    calls: Collection[str],
+    where: Collection[str],
+    *,
+    constants: Mapping[str, int],
 ) -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
     """Return rubric, sentences and known mistakes of a folder of cases, from where they are stored, if they are."""
     rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
 
     def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
-        rules, clauses = rubric.load(rubric_file, facets, calls), rubric.load_clauses(handout)
-        mistakes = known_mistakes.read(known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where)
+        rules, clauses = rubric.load(rubric_file, facets, calls, constants), rubric.load_clauses(handout, constants)
+        mistakes = known_mistakes.read(
+            known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where, constants=constants
+        )
         return rules, clauses, mistakes
 
-    of = str(cases), sorted(facets), list(calls), list(where)
+    of = str(cases), sorted(facets), list(calls), list(where), sorted(constants.items())
     return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
 
 
@@ -130,11 +138,12 @@ def _generate(oracle: str, *names: str) -> Generator | None:
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
-def _plain(oracle: OracleFactory, **parts: Any) -> ModelFactory:
+def _plain(oracle: str, recorded: Path | None, **parts: Any) -> ModelFactory:
     from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
 
+    engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     given = {name: part for name, part in parts.items() if part is not None}
-    return partial(PlainModel, oracle=oracle, **given)
+    return partial(PlainModel, oracle=engine, **given)
 
 
 def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

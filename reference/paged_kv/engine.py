@@ -41,7 +41,7 @@ class Engine:
 
     def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
         self.pool = pool
-        """What `pool_base_ptr` points to: the pool's KV records, 16 for each block."""
+        """What `pool_base_ptr` points to: the pool's KV records, KV_PER_BLOCK for each block."""
         self.total_local_blocks = total_local_blocks
         self.free_local_blocks = total_local_blocks
         self.ref_count = [0] * total_local_blocks
@@ -148,7 +148,7 @@ class Engine:
         return blocks
 
     def _copy_on_write(self, shared: int, new: int) -> None:
-        """Part 2.3, Copy-on-Write Protocol: copy all 64 bytes; the shared block has one reference less."""
+        """Part 2.3, Copy-on-Write Protocol: copy the whole block; the shared block has one reference less."""
         old, start = shared * KV_PER_BLOCK, new * KV_PER_BLOCK
         self.pool[start : start + KV_PER_BLOCK] = self.pool[old : old + KV_PER_BLOCK]
         self.ref_count[shared] -= 1

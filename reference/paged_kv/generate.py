@@ -46,13 +46,15 @@ class _Kind:
     """The part of the operations that are pokes: tables get holes that no call makes."""
 
 
+_TABLE_POOLS = (L2_PT_SIZE + 1, L2_PT_SIZE + 2, L2_PT_SIZE + 4, 2 * L2_PT_SIZE + 2, 2 * L2_PT_SIZE + 8)
+_LONG_POOLS = (MAX_LOGICAL_BLOCKS, MAX_LOGICAL_BLOCKS + 1, MAX_LOGICAL_BLOCKS + 3)
 _SMALL = _Kind(blocks=(1, 2, 2, 3, 3, 4, 5, 6, 8), lengths=(1, KV_PER_BLOCK, 2 * KV_PER_BLOCK), ids=5)
 _KINDS = (
     (10, _SMALL),
-    (2, _Kind(blocks=(4, 6, 18), lengths=(1, KV_PER_BLOCK, 3 * KV_PER_BLOCK, _TABLE), ids=4, pokes=0.15)),
+    (2, _Kind(blocks=(4, 6, L2_PT_SIZE + 2), lengths=(1, KV_PER_BLOCK, 3 * KV_PER_BLOCK, _TABLE), ids=4, pokes=0.15)),
     (2, _Kind(blocks=(2, 3, 4), lengths=(1, KV_PER_BLOCK), ids=3, engines=2)),
-    (3, _Kind(blocks=(17, 18, 20, 34, 40), lengths=(_TABLE, _TABLE, 2 * _TABLE, KV_PER_BLOCK), ids=4)),
-    (1, _Kind(blocks=(256, 257, 259), lengths=(_LONGEST, _LONGEST, _LONGEST - _TABLE), ids=3, free=1)),
+    (3, _Kind(blocks=_TABLE_POOLS, lengths=(_TABLE, _TABLE, 2 * _TABLE, KV_PER_BLOCK), ids=4)),
+    (1, _Kind(blocks=_LONG_POOLS, lengths=(_LONGEST, _LONGEST, _LONGEST - _TABLE), ids=3, free=1)),
     (2, _Kind(blocks=(90, 130), lengths=(1,), ids=400, create=12, free=1, fork=8, append=1, whole=0.0)),
 )
 """The kinds of traces with their weights."""

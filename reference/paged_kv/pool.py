@@ -6,10 +6,11 @@ from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 
-from reference.paged_kv.constants import KV_SIZE
+from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE
 
-GUARD_BYTES = 64
-"""Bytes before and behind every pool that belong to the framework; nobody may change them."""
+GUARD_BYTES = BLOCK_SIZE
+"""Bytes before and behind every pool that belong to the framework; nobody may change them. What a program writes to the
+block before the first one or behind the last one is there."""
 
 GUARD_WORDS = GUARD_BYTES // KV_SIZE
 """The same in words: the number of the pool's first word in its region."""

@@ -14,7 +14,7 @@ class Sequence:
         self.seq_id = seq_id
         self.kv_count = kv_count
         self.block_table: list[list[int] | None] = [None] * L1_PT_SIZE
-        """The L1 table: for each slot an L2 table of 16 block ids, or None for the handout's NULL."""
+        """The L1 table: for each slot an L2 table of block ids, or None for the handout's NULL."""
 
     def block_at(self, logical: int) -> int:
         """The physical block of a logical one; -1 where none is mapped or the L2 table is missing (Part 2.2)."""
@@ -22,7 +22,7 @@ class Sequence:
         return UNMAPPED if l2_table is None else l2_table[logical % L2_PT_SIZE]
 
     def map_block(self, logical: int, block: int) -> None:
-        """Write a block id into the table; a missing L2 table is created with 16 entries of -1 (Task 2, Task 4)."""
+        """Write a block id into the table; a missing L2 table is created with -1 in all entries (Task 2, Task 4)."""
         l1, l2 = divmod(logical, L2_PT_SIZE)
         l2_table = self.block_table[l1]
         if l2_table is None:
@@ -30,6 +30,6 @@ class Sequence:
         l2_table[l2] = block
 
     def mapped_blocks(self) -> list[int]:
-        """Every mapped block, over all 16 L1 slots (Task 2, critical traversal rule)."""
+        """Every mapped block, over all L1 slots (Task 2, critical traversal rule)."""
         l2_tables = [l2_table for l2_table in self.block_table if l2_table is not None]
         return [block for l2_table in l2_tables for block in l2_table if block != UNMAPPED]

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096, MOST_ARGUMENTS = 3 };
+enum { MOST_ENGINES = 8, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096, MOST_ARGUMENTS = 3 };
+enum { GUARD = BLOCK_SIZE };
 enum setting { SEED, ENGINES, POOL_ALIGN, HEAP_FALLS };
 /* in the order of the lab's list of operations */
 enum code {

@@ -22,7 +22,15 @@ from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
-from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.constants import (
+    BLOCK_SIZE,
+    CONSTANTS,
+    HEADER,
+    KV_PER_BLOCK,
+    L1_PT_SIZE,
+    L2_PT_SIZE,
+    MAX_LOGICAL_BLOCKS,
+)
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.sequence import UNMAPPED
 
@@ -104,9 +112,9 @@ def lab() -> Lab:
     """Return the lab. Raises `RubricError` when its rubric is wrong."""
     project = CProject(
         source_name="llm_memory.c",
-        header=_HERE / "llm_memory.h",
+        header=HEADER,
         driver=_HERE / "driver.c",
-        functions=functions_of(_HERE / "llm_memory.h", {name: _OPERATIONS[name].refusals[0] for name in _CALLS}),
+        functions=functions_of(HEADER, {name: _OPERATIONS[name].refusals[0] for name in _CALLS}),
     )
     return load_lab(
         name="paged_kv",
@@ -124,6 +132,7 @@ def lab() -> Lab:
         ),
         smalls=lambda: (SmallPagedKV(),),
         settings=_SETTINGS,
+        constants=CONSTANTS,
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
         built=_built,
@@ -208,7 +217,7 @@ def _reproduce(case: Case, operation: int) -> str:
     """Return a program of the case, as `reproduction` makes it."""
     from grader.labs.paged_kv.reproduction import reproduce  # noqa: PLC0415 - few gradings make one
 
-    return reproduce(case, operation, clauses=rubric.load_clauses(_CASES / "handout.toml"), command=_COMMAND)
+    return reproduce(case, operation, clauses=rubric.load_clauses(_CASES / "handout.toml", CONSTANTS), command=_COMMAND)
 
 
 def _labels_hold() -> bool:

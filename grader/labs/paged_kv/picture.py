@@ -85,7 +85,7 @@ def _l1(table: Any) -> str:
 
 
 def _pool(engine: Mapping[str, Any], scope: str) -> StatePart:
-    """Return a grid with a row for each block: how many sequences use it, then its 16 words."""
+    """Return a grid with a row for each block: how many sequences use it, then its words."""
     counts = list(map(str, engine.get("ref_count", ())))
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
     lines = {

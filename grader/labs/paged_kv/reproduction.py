@@ -412,7 +412,7 @@ def _shape(sequence: Sequence) -> tuple[object, ...]:
 
 
 def _table(name: str, sequence: Sequence, blocks: Iterable[str]) -> Iterator[str]:
-    """Yield the check of every L1 slot: its 16 entries, or NULL; neighbouring NULLs in one line."""
+    """Yield the check of every L1 slot: its entries, or NULL; neighbouring NULLs in one line."""
     numbers = iter(blocks)
     for empty, group in groupby(enumerate(sequence.block_table), lambda slot: slot[1] is None):
         slots = list(group)

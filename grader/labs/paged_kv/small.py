@@ -11,6 +11,7 @@ from grader.labs.paged_kv.judging.record import encode, state_of
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
 from reference.paged_kv.oracle import PagedKV
+from reference.paged_kv.pool import GUARD_BYTES
 
 _BLOCKS = 3
 _IDS = (1, 2)
@@ -31,8 +32,8 @@ _CALLS = (
 )
 
 _REPLY = 8
-_POOL = _BLOCKS * BLOCK_SIZE + 2 * 64
-"""The bytes at the end of a record: the pool, and 64 bytes before and behind it."""
+_POOL = _BLOCKS * BLOCK_SIZE + 2 * GUARD_BYTES
+"""The bytes at the end of a record: the pool and its guards."""
 
 
 class SmallPagedKV:

@@ -87,8 +87,14 @@ def real_cases() -> list[Case]:
         ("@2", "unknown operation '@2'"),
         ("repeat i 1-3: append_kv 1 {i} -> 0", "write: repeat i 2..301: append_kv 1 77 -> 0, with {i}"),
         ("repeat i 1..3 append_kv 1 {i} -> 0", "write: repeat i 2..301: append_kv 1 77 -> 0, with {i}"),
-        ("repeat i 1..2: append_kv 1 {i/2} -> 0", "kv_data of append_kv must be a number"),
-        ("repeat i 1..2: append_kv 1 {k} -> 0", "not '{k}'"),
+        ("repeat i 1..2: append_kv 1 {i/2} -> 0", "{i/2} has no value: write names and whole numbers with"),
+        ("repeat i 1..2: append_kv 1 {k} -> 0", "{k} has no value: there is no k; one of: BLOCK_SIZE, "),
+        ("append_kv 1 {i} -> 0", "{i} has no value: there is no i; one of: BLOCK_SIZE, "),
+        ("append_kv 1 {KV_PER_BLOK+1} -> 0", "there is no KV_PER_BLOK (did you mean KV_PER_BLOCK?)"),
+        ("append_kv 1 {KV_SIZE//0} -> 0", "{KV_SIZE//0} has no value: it divides by 0"),
+        ("append_kv 1 {KV_SIZE**9} -> 0", "{KV_SIZE**9} has no value: write names and whole numbers with + - * // %"),
+        ("repeat i 1..{KV_SIZ}: append_kv 1 {i} -> 0", "there is no KV_SIZ (did you mean KV_SIZE?)"),
+        ("set_kv_count 1 {MAX_LOGICAL_BLOCKS*KV_PER_BLOCK+1}", "must be a number from 0 to 4096, not '4097'"),
         ("repeat i 1..999999999: append_kv 1 {i} -> 0", "more than 5000 operations"),
         ("append_kv 1 " + "9" * 400 + " -> 0", "kv_data of append_kv must be a number"),
         ("append_kv 1 2" + " " * 20_000 + "-> 0", "the line has more than 500 characters; write one operation a line"),
@@ -132,6 +138,8 @@ def test_a_trace_that_the_handout_does_not_allow(tmp_path: Path, operations: str
     [
         ("pool_blocks = 0", 5, "pool_blocks must be a whole number from 1 to 16384, not 0"),
         ('pool_blocks = "4"', 5, "pool_blocks must be a whole number from 1 to 16384, not '4'"),
+        ('pool_blocks = "{KV_SIZE-4}"', 5, "pool_blocks must be a whole number from 1 to 16384, not 0"),
+        ('pool_blocks = "{KV_SIZ}"', 5, "{KV_SIZ} has no value: there is no KV_SIZ (did you mean KV_SIZE?)"),
         ("pool_blocks = true", 5, "pool_blocks must be a whole number from 1 to 16384, not True"),
         ("pool_bytes = 63", 5, "llm_init refuses fewer than 64 bytes; write it out: llm_init 63 -> NULL"),
         ("pool_blocks = 4\npool_bytes = 256", 6, "write either pool_blocks or pool_bytes, not both"),
@@ -170,6 +178,25 @@ def test_a_mistake_under_repeat_is_told_once(tmp_path: Path) -> None:
     """Three hundred copies of a sentence hide the others."""
     for operation in ("apend_kv 1 {i} -> 0", "append_kv 1 {i} -> -1", "@2 append_kv 1 {i} -> 0"):
         assert len(mistakes(tmp_path, f"{CREATED}\nrepeat i 1..3: {operation}")) == 1
+
+
+def test_numbers_are_written_by_their_names(tmp_path: Path) -> None:
+    """In the title, a setting, the bounds of a repeat, arguments and comments; nothing of the braces is left."""
+    header = HEADER.replace("a title", "{2*BLOCK_SIZE-1} bytes").replace("= 4", '= "{L2_PT_SIZE//4}"')
+    operations = "create_sequence 1 {KV_PER_BLOCK-2} -> seq  # {(KV_PER_BLOCK-2)%4} left"
+    repeat = "repeat i 1..{KV_SIZE-2}: append_kv 1 {i*KV_PER_BLOCK} -> 0  # number {i}"
+    case = case_files.load(written(tmp_path, f"{operations}\n{repeat}", header), lab().grammar, seed=1)
+    calls = [(call.arguments, call.comment) for call in case.trace.operations if not call.implicit]
+
+    assert (case.title, case.trace.settings["pool_blocks"]) == ("127 bytes", 4)
+    assert calls == [((1, 14), "2 left"), ((1, 16), "number 1"), ((1, 32), "number 2")]
+
+
+def test_a_wrong_number_in_a_title_is_said_with_its_line(tmp_path: Path) -> None:
+    """As one in an operation."""
+    said = mistakes(tmp_path, CREATED, HEADER.replace("a title", "{BLOK_SIZE} bytes"))
+
+    assert said == ["1: {BLOK_SIZE} has no value: there is no BLOK_SIZE (did you mean BLOCK_SIZE?)"]
 
 
 def test_a_case_without_a_clause(tmp_path: Path) -> None:

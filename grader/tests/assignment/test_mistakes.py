@@ -76,6 +76,24 @@ def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
     ]
 
 
+def test_a_hint_names_numbers_of_the_assignment(tmp_path: Path) -> None:
+    """They are filled in when the file is read; a wrong name is said with its line, once."""
+
+    def hint(text: str) -> str:
+        path = tmp_path / "mistakes.toml"
+        path.write_text(f'[[mistakes]]\nrule = "taking"\nhint = "{text}"\n', encoding="utf-8")
+        (mistake,) = mistakes.load(path, calls=(), facets=(), rules=("taking",), clauses=(), constants={"BOXES": 3})
+        return mistake.hint
+
+    assert hint("{call} takes {2*BOXES} of {{BOXES}}") == "{call} takes 6 of {{BOXES}}"
+    with pytest.raises(RubricError) as caught:
+        hint("{BOXS} boxes")
+    assert [problem.message for problem in caught.value.problems] == [
+        "{BOXS} has no value: there is no BOXS (did you mean BOXES?)"
+    ]
+    assert caught.value.problems[0].line == 3
+
+
 def test_a_predicate_makes_an_entry_finer(tmp_path: Path) -> None:
     """It may stand before the entry without it, not behind it."""
     finer = _FIRST.replace("rule", 'where = "refused"\nrule')

@@ -11,6 +11,7 @@ from grader.core.errors import RubricError
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged
 from grader.labs.paged_kv.lab import FACETS, lab
+from reference.paged_kv.constants import L1_PT_SIZE
 
 _FACETS = frozenset(facet.name for facet in FACETS)
 
@@ -152,6 +153,18 @@ def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str
 
     with pytest.raises(RubricError, match=r"handout.toml:\d+: write a table \[clauses\]"):
         rubric.load_clauses(path)
+
+
+def test_sentences_and_titles_name_numbers_of_the_assignment(tmp_path: Path) -> None:
+    """They are filled in; a wrong name is said with the line of its sentence."""
+    path = tmp_path / "handout.toml"
+    path.write_text('[clauses]\n"Part 1/a" = "{2*BOXES} boxes"\n"Part 1/b" = "{i} boxes"\n', encoding="utf-8")
+
+    assert lab().rubric.rule("traversal").title == f"free, fork and destroy look at all {L1_PT_SIZE} L1 slots"
+    assert rubric.load_clauses(path) == {"Part 1/a": "{2*BOXES} boxes", "Part 1/b": "{i} boxes"}
+    with pytest.raises(RubricError) as caught:
+        rubric.load_clauses(path, {"BOXES": 3})
+    assert str(caught.value) == f"{path}:3: {{i}} has no value: there is no i; one of: BOXES"
 
 
 def test_a_policy_changes_nothing_of_the_judging(tmp_path: Path) -> None:

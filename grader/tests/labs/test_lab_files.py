@@ -32,7 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(folder: Path) -> Any:
     """Rubric, sentences and known mistakes of the folder."""
-    return lab_files._read(folder, _FACETS, list(lab().grammar.operations), list(PREDICATES))
+    grammar = lab().grammar
+    return lab_files._read(folder, _FACETS, list(grammar.operations), list(PREDICATES), constants=grammar.constants)
 
 
 def never(*_: object, **__: object) -> Any:

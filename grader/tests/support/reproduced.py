@@ -18,11 +18,11 @@ from grader.core.verdict import Audience, Cause, Verdict
 from grader.labs import open_lab
 from grader.runtime.native.project import FLAGS
 from grader.system.process import Completed, Patience, run
-from grader.tests.support.command import ROOT, SAMPLES
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.covering import mistake_of
 from grader.tests.support.graded import all_graded
+from reference.paged_kv.constants import HEADER
 
-_HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
 _SOURCE = "llm_memory.c"
 _PEACEFUL = [sample for sample in samples_in(SAMPLES, _SOURCE) if not sample.name.startswith("hostile_")]
 """Samples that are not hostile: the programs here run without a sandbox."""
@@ -94,7 +94,7 @@ class Bench:
             place = self.libraries[source] = self.folder / f"library{len(self.libraries)}"
             place.mkdir()
             output = place / "libllm_memory.so"
-            self.compile("-fPIC", "-shared", f"-I{_HEADER.parent}", str(source), "-o", str(output))
+            self.compile("-fPIC", "-shared", f"-I{HEADER.parent}", str(source), "-o", str(output))
         return self.libraries[source]
 
     def beside(self, text: str, source: Path) -> Completed:
@@ -109,14 +109,14 @@ class Bench:
     def _program(self, text: str, name: str, *besides: str) -> Path:
         """Compile a program; without optimisation, which would take three times as long."""
         (self.folder / "repro.c").write_text(text, encoding="utf-8")
-        self.compile("-O0", f"-I{_HEADER.parent}", "repro.c", *besides, "-o", name)
+        self.compile("-O0", f"-I{HEADER.parent}", "repro.c", *besides, "-o", name)
         return self.folder / name
 
     def linked(self, text: str, source: Path) -> Path:
         """Compile a program together with a student's file, with the handout's command."""
         (self.folder / "repro.c").write_text(text, encoding="utf-8")
         (self.folder / "llm_memory.c").write_bytes(source.read_bytes())
-        (self.folder / "llm_memory.h").write_bytes(_HEADER.read_bytes())
+        (self.folder / "llm_memory.h").write_bytes(HEADER.read_bytes())
         command = open_lab("paged_kv").reproduce_command.removesuffix(" && ./repro").split()
         assert command[1 : len(FLAGS) + 1] == list(FLAGS)
         self.compile(*command[len(FLAGS) + 1 :])

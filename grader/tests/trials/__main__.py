@@ -54,6 +54,7 @@ TRIALS = (
     Trial(name="many_damaged_stores"),
     Trial(name="interrupted_gradings"),
     Trial(name="standard_library"),
+    Trial(name="other_numbers"),
     Trial(name="closures"),
     Trial(name="lanes"),
     Trial(name="smallest_traces"),

@@ -65,7 +65,7 @@ class PoolWords:
         return f"the untouched word of {pool_word_name(home, self.pool_bytes)}"
 
     def block(self, region: bytes, block: int) -> list[str]:
-        """The 16 slots of a block."""
+        """The slots of a block."""
         first = GUARD_WORDS + block * KV_PER_BLOCK
         words = array("I", region)
         return [self.text(words[place], place) for place in range(first, first + KV_PER_BLOCK)]

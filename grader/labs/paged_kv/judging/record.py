@@ -5,9 +5,10 @@ A record is a run of little-endian 32-bit ints; the driver writes the same ones:
     record   := reply_kind reply_value slot{number of engines that the trace uses}
     slot     := pool_bytes engine_lives [engine] region            pool_bytes is -1 while there is no pool
     engine   := pool_pointer_ok total_local_blocks free_local_blocks
-                ref_pointer [capacity * int]                       capacity = pool_bytes / 64; only if ref_pointer is OK
+                ref_pointer [capacity * int]                       the blocks of the pool; only if ref_pointer is OK
                 list_pointer mirrored length sequence{length}
-    sequence := seq_id kv_count table_pointer [16 * l2_pointer 16-int table{for each readable l2_pointer}]
+    sequence := seq_id kv_count table_pointer [L1_PT_SIZE * l2_pointer table{for each readable l2_pointer}]
+    table    := L2_PT_SIZE * int
 
 A region is the pool between its two guards (pool.py). `engine_lives` is 1 or 0. The pointers are members of
 `Pointer`; `list_pointer` tells how the walk along `next` ended (OK: back at the dummy head), `mirrored`

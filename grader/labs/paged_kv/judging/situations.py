@@ -15,12 +15,13 @@ from reference.paged_kv.engine import Engine
 from reference.paged_kv.sequence import UNMAPPED, Sequence
 
 SITUATIONS: dict[str, str] = {
-    "smallest-pool": "the pool has exactly 64 bytes",
-    "ragged-pool": "pool_size is no multiple of 64",
+    "smallest-pool": f"the pool has exactly {BLOCK_SIZE} bytes",
+    "ragged-pool": f"pool_size is no multiple of {BLOCK_SIZE}",
     "exact-fit": "exactly as many blocks are needed as are free",
     "last-free-block": "the append needs a block and exactly one is free",
-    "max-length": "exactly 256 blocks are needed",
-    "last-logical-block": "the record goes to logical block 255, the last one that a sequence can have",
+    "max-length": f"exactly {MAX_LOGICAL_BLOCKS} blocks are needed",
+    "last-logical-block": f"the record goes to logical block {MAX_LOGICAL_BLOCKS - 1}, the last one that a sequence "
+    "can have",
     "id-zero": "an id is 0",
     "id-negative": "an id is negative",
     "length-zero": "initial_kv_len is 0",
@@ -40,12 +41,12 @@ SITUATIONS: dict[str, str] = {
     "still-shared": "another sequence still uses a block",
     "last-reference": "a block has no other user",
     "shared-already": "a block of the sequence is shared already",
-    "several-tables": "the sequence has more than 16 blocks, so more than one L2 table",
+    "several-tables": f"the sequence has more than {L2_PT_SIZE} blocks, so more than one L2 table",
     "second-table": "the record goes to the second L2 table or a later one",
     "several-blocks": "the sequence has more than one block",
     "one-block": "the sequence has one block",
-    "whole-blocks": "the length is a multiple of 16",
-    "part-block": "the length is no multiple of 16",
+    "whole-blocks": f"the length is a multiple of {KV_PER_BLOCK}",
+    "part-block": f"the length is no multiple of {KV_PER_BLOCK}",
     "offset-zero": "the record is the first one of its block",
     "offset-inside": "the record is not the first one of its block",
     "gap-below": "a block in use lies behind the first free one",

@@ -187,7 +187,7 @@ _READ: dict[Path, HarnessObjects] = {}
 
 
 def _from_cache(project: CProject) -> HarnessObjects:
-    folders = (_HARNESS, project.driver.parent, _FILTERS)
+    folders = (_HARNESS, project.driver.parent, project.header.parent, _FILTERS)
     sources = [source for folder in folders for source in sorted(folder.glob("*.[ch]"))]
     parts = [source.read_bytes() for source in sources] + [resources.version("gcc").encode(), b"12", *_here()]
     cached_folder = cached(parts, partial(_make, project))

@@ -26,6 +26,7 @@ from grader.system.process import Patience
 from grader.system.sandbox import COMPILE_LIMITS, workspace
 from grader.tests.support.command import ROOT
 from grader.tests.support.raising import Raising
+from reference.paged_kv.constants import HEADER
 
 RIGHT = (ROOT / "submissions/paged_kv/accepted/visitor_camel_case_allman/llm_memory.c").read_bytes()
 INCLUDED = b'#include "llm_memory.h"\n'
@@ -141,7 +142,7 @@ def test_the_first_errors_are_shown_however_many_there_are(count: int) -> None:
 
 def test_a_header_of_ones_own_that_brings_macros(tmp_path: Path) -> None:
     """The finding names what only that header declares, and gcc's own words stand after it."""
-    own = (ROOT / "grader/labs/paged_kv/llm_memory.h").read_bytes() + b"#define MY_STEP 3\n#define UNUSED_ONE 4\n"
+    own = HEADER.read_bytes() + b"#define MY_STEP 3\n#define UNUSED_ONE 4\n"
     record = graded(tmp_path, RIGHT + b"\nint my_step(void);\nint my_step(void) { return MY_STEP; }\n", llm_memory=own)
 
     first = record.findings[0]
@@ -175,7 +176,7 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
     filters = ROOT / "grader" / "system" / "confine"
     sources = [*harness.glob("*.c"), *(ROOT / "grader" / "labs").glob("*/driver.c")]
     for path in sources:
-        includes = [f"-I{place}" for place in (harness, path.parent, filters)]
+        includes = [f"-I{place}" for place in (harness, path.parent, HEADER.parent, filters)]
         done = process.run(
             ["gcc", *FLAGS, *includes, "-c", str(path), "-o", "part.o"],
             cwd=tmp_path,

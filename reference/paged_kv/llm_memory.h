@@ -21,7 +21,7 @@ struct list_node {
 
 typedef struct Sequence {
     int seq_id;            /* unique identifier */
-    int **block_table;     /* L1 table: 16 pointers to L2 tables */
+    int **block_table;     /* L1 table: L1_PT_SIZE pointers to L2 tables */
     int kv_count;          /* KV records held */
     struct list_node node; /* intrusive list node, always last */
 } Sequence;
