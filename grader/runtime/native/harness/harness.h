@@ -99,7 +99,8 @@ int put_pointer(const char *name, const void *address, size_t need);
 void open_object(const char *name);
 void open_list(const char *name);
 void close_part(void);
-/* What the call returned, null where nothing is said: a number, null, or a pointer, which is called `text` where it can be read. */
+/* What the call returned: a number, null (also where nothing is said), or a pointer, which is called `text` where it
+ * can be read. */
 void reply_number(int64_t value);
 void reply_nothing(void);
 void reply_pointer(const char *text, const void *address, size_t need);
