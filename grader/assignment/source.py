@@ -293,7 +293,9 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
     similar = [
         Path(entry)
         for entry in entries
-        if (entry.name.lower().endswith(suffix) or stem in entry.name.lower()) and not entry.name.startswith(".")
+        if (entry.name.lower().endswith(suffix) or stem in entry.name.lower())
+        and not entry.name.startswith(".")
+        and entry.name != f"{stem}.h"  # which is there, too, and right
     ]
     listed, packed = (", ".join(_some(folder, paths)) for paths in (similar, archives))
     other = f" (names are case-sensitive); it contains: {listed}" if similar else f", and no other {suffix} file"

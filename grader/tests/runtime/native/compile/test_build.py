@@ -83,7 +83,7 @@ def test_the_handouts_command_is_what_runs_and_what_is_recorded() -> None:
 
 def test_the_handout_declares_what_the_header_does() -> None:
     """The same structures and calls, line by line; comments and blanks do not matter."""
-    header = (ROOT / "grader/labs/paged_kv/llm_memory.h").read_text(encoding="utf-8")
+    header = (ROOT / "reference/paged_kv/llm_memory.h").read_text(encoding="utf-8")
     handout = (lab().cases / "handout.md").read_text(encoding="utf-8")
     shown = "".join(re.findall(r"^```c\n(.*?)^```", handout, re.MULTILINE | re.DOTALL))
     ours, theirs = (re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines() for text in (header, shown))
