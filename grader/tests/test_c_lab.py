@@ -25,6 +25,7 @@ from grader.labs import LABS, LabEntry
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.native import values
+from grader.runtime.native.project import functions_of
 from grader.tests.support import toy_c
 from grader.tests.support.command import grade
 from grader.tests.support.counter_lab import in_process
@@ -173,6 +174,19 @@ def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.M
 
     assert "values   1 2 3" in explained.out
     assert "a whole grading of ring: works" in looked.out
+
+
+def test_a_parameter_without_a_name_is_an_error_of_the_header(tmp_path: Path) -> None:
+    """Stubs need names; a pointer, an array and no parameter at all are fine."""
+    header = tmp_path / "ring.h"
+    header.write_text("int one(const int *values, char text[], size_t count);\nint *two(void);\nvoid three(Ring *r);\n")
+    stubs = functions_of(header, {"one": "-1"})
+
+    assert stubs["one"].endswith("{ (void)values; (void)text; (void)count; return -1; }")
+    assert (stubs["two"], stubs["three"]) == ("int *two(void) { return NULL; }", "void three(Ring *r) { (void)r; }")
+    header.write_text("int one(Ring *, int);\n")
+    with pytest.raises(ValueError, match="one has a parameter without a name"):
+        functions_of(header, {})
 
 
 def test_named_values_come_back_and_others_are_refused() -> None:

@@ -67,16 +67,20 @@ _ONLY_RETURNS = re.compile(
 
 
 _DECLARED = re.compile(r"^(\w[\w ]*[\s*]+)(\w+)\(([^;{}]*)\);", re.MULTILINE)
+_PARAMETER = re.compile(r"\s*(?:void|.*[\w*]\s*[\s*](\w+)(?:\[\w*\])?)\s*", re.DOTALL)
 
 
 def functions_of(header: Path, refusing: Mapping[str, str]) -> dict[str, str]:
     """Return a stub of each function that a header declares; `refusing` has what some of them return.
 
-    Others return 0 or NULL. Each parameter has a name there.
+    Others return 0 or NULL. Raises `ValueError` for a parameter without a name.
     """
     stubs = {}
     for returns, name, parameters in _DECLARED.findall(_COMMENT.sub("", header.read_text(encoding="utf-8"))):
-        unused = "".join(f"(void){each}; " for each in re.findall(r"(\w+)\s*(?:,|$)", parameters) if each != "void")
+        named = [match[1] for each in parameters.split(",") if (match := _PARAMETER.fullmatch(each))]
+        if len(named) < len(parameters.split(",")):
+            raise ValueError(f"{header}: {name} has a parameter without a name; write one: int {name}(int number);")
+        unused = "".join(f"(void){each}; " for each in named if each)
         value = refusing.get(name, "NULL" if "*" in returns else "0")
         result = "" if returns.split() == ["void"] else f"return {value}; "
         stubs[name] = f"{returns}{name}({parameters}) {{ {unused}{result}}}"
