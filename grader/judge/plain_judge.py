@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from grader.core.case import Signature
@@ -112,8 +113,7 @@ class PlainModel:
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not know what the lines of a case file may name
-            what = f"{type(error).__name__}: {error}"
-            raise CannotGoOn(f"it names something that is not there ({what})") from error
+            raise CannotGoOn(f"it names something that is not there ({_in_engine(error)})") from error
         self._call = operation.name
         return self._reply
 
@@ -270,6 +270,15 @@ class PlainModel:
         if self.invariants is not None:
             already = _sentences(self.invariants, before)
             yield from (sentence for sentence in _sentences(self.invariants, after) if sentence not in already)
+
+
+def _in_engine(error: Exception) -> str:
+    """What an engine raised, and where."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    place = f" in {Path(entry.tb_frame.f_code.co_filename).name}:{entry.tb_lineno}" if entry is not None else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _returned(record: dict[str, Any]) -> object:
