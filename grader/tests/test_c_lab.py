@@ -7,29 +7,26 @@ import io
 import json
 import random
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
-from grader.classroom.fingerprint import grading_plan
-from grader.cli import batch, doctor
+from grader.cli import doctor
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.labs import LABS, LabEntry
+from grader.labs import LabEntry
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.native import values
 from grader.runtime.native.project import functions_of
 from grader.tests.support import toy_c
 from grader.tests.support.command import grade
-from grader.tests.support.counter_lab import in_process
 from grader.tests.support.toy_c.lab import lab
+from grader.tests.support.toy_lab import lab_in_process
 from reference.oracle import CannotGoOn
 
 _HERE = Path(toy_c.__file__).parent
@@ -44,16 +41,9 @@ def graded(folder: Path, source: str) -> Record:
     return pipeline.grade(folder, lab(), select_cases(lab(), seed=1).cases, draw=Drawing.ALL)
 
 
-@contextmanager
-def ring_in_process() -> Iterator[None]:
+def ring_in_process() -> AbstractContextManager[None]:
     """Let the ring be a lab, and let commands grade in this process."""
-    entry = LabEntry("ring.c", lab)
-    with patch.dict(LABS, ring=entry), patch.object(batch, "ProcessPool", lambda _: in_process()):
-        grading_plan.cache_clear()
-        try:
-            yield
-        finally:
-            grading_plan.cache_clear()
+    return lab_in_process("ring", LabEntry("ring.c", lab))
 
 
 def test_a_lab_in_c_takes_few_lines() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -85,11 +85,15 @@ def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) 
     return pipeline.grade(folder, lab(), cases, draw=Drawing.ALL, budget=Budget(limits))
 
 
-@contextmanager
-def toy_in_process() -> Iterator[None]:
+def toy_in_process() -> AbstractContextManager[None]:
     """Let the shelf be a lab, and let commands grade in this process."""
-    entry = LabEntry("shelf.py", lab)
-    with patch.dict(LABS, toy=entry), patch.object(batch, "ProcessPool", lambda _: in_process()):
+    return lab_in_process("toy", LabEntry("shelf.py", lab))
+
+
+@contextmanager
+def lab_in_process(name: str, entry: LabEntry) -> Iterator[None]:
+    """Let this be a lab, and let commands grade in this process."""
+    with patch.dict(LABS, {name: entry}), patch.object(batch, "ProcessPool", lambda _: in_process()):
         grading_plan.cache_clear()
         try:
             yield
