@@ -315,5 +315,7 @@ def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
         return _ending(EXCEPTION, f"{call} cannot be called, because an argument does not exist ({raised})", lines)
     if refused:
         return _ending(REFUSED, f"{call} {_refused(refused)}", lines)
+    if name == "FileNotFoundError" and message:  # the program's own, not that of a file
+        return _ending(EXCEPTION, f"{call} raises {raised}", lines)
     kind = REFUSED if name in ("SystemExit", "FileNotFoundError") else EXCEPTION
     return _ending(kind, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)

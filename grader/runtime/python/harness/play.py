@@ -10,7 +10,9 @@ cases, limits and endings are not a program's to write: kind (1 byte), case (4),
     T  all records of a trace        L  what the watched call did     D  all was played
     X  an error ended the trace      H  where it was when its time was used up, then its loop
     E  how the child ended           C  what a check shows            Z  no case is left
-    N  the line of a call that was only seemingly done
+    N  the line that opened a file whose content is dropped
+
+Two kinds stay here: I says that a module was executed, or an operation done, and M asks for a module.
 """
 
 import _signal as signal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grader.core.verdict import Audience, Verdict
+from grader.core.verdict import EXCEPTION, Audience, Verdict
 from grader.report.start_here import focus
 from grader.runtime.python import process
 from grader.runtime.python.table import CallTable
@@ -112,6 +112,14 @@ def test_what_is_refused_heads_the_report(tmp_path: Path, statement: str, named:
     assert (shown.rule, shown.clauses, shown.hint) == ("", (), "")
     assert named in shown.seen
     assert "_exit" in statement or shown.source[0].function == "take"
+
+
+def test_an_error_of_the_programs_own_is_no_refusal(tmp_path: Path) -> None:
+    """It may be of the class that a missing file has."""
+    record = graded(tmp_path, _taking("raise FileNotFoundError('no such box')"))
+
+    assert "take raises FileNotFoundError: no such box" in record.findings[0].message
+    assert record.findings[0].kind == EXCEPTION
 
 
 @pytest.mark.parametrize(
