@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from grader.core.record import Record
 from grader.core.sanitize import MOST_TEXT
-from grader.core.verdict import EXCEPTION, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
+from grader.core.verdict import EXCEPTION, REFUSED, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong, width_of, wrapped
 
 _MARK = ">>>"
@@ -20,6 +20,8 @@ _NO_REPLY = {
     Verdict.RUN_TIME_ERROR: "crash",
     Verdict.TIME_LIMIT_EXCEEDED: "never",
 }
+_NO_REPLY_OF_KIND = {EXCEPTION: "exception", REFUSED: "stopped"}
+"""What stands in the place of a reply that did not come: by the kind of the finding, else by the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
     """Write the operations and what went wrong; what the page has `already_shown` is left out."""
     leading = record.first_finding(outcome)
     number = record.bad_operation(outcome)
-    raises = leading is not None and leading.kind == EXCEPTION
-    no_reply = EXCEPTION if raises else _NO_REPLY.get(outcome.verdict, "")
+    kind = leading.kind if leading is not None else ""
+    no_reply = _NO_REPLY_OF_KIND.get(kind, _NO_REPLY.get(outcome.verdict, ""))
     columns = _Columns(page, _folded(outcome.steps, number, fold), lines=fold.lines, no_reply=no_reply)
     columns.head()
     before = 0
@@ -150,7 +152,7 @@ class _Columns:
         self.lines = lines
         self.no_reply = no_reply
         self.number = max((len(str(step.number)) for step in steps), default=1)
-        call = min(max((width_of(step.call) for step in steps), default=0), _MOST_CALL)
+        call = min(max((width_of(step.call) for step in steps), default=0), max(_MOST_CALL, page.width // 2))
         expected = max(len("expected"), *(width_of(step.expected) for step in steps), 0)
         actual = max(len("yours"), len(no_reply), *(width_of(step.actual or "") for step in steps), 0)
         widths = [call, expected, actual]

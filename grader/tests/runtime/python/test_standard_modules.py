@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from grader.core.record import Record
 from grader.core.verdict import EXCEPTION, Audience, Verdict
+from grader.report import FORMATS
+from grader.report.document import View
 from grader.report.start_here import focus
 from grader.runtime.python import process
 from grader.runtime.python.table import CallTable
@@ -88,6 +91,11 @@ def _taking(statement: str, imports: str = "") -> str:
     return edited((_TAKE, f"        {statement}\n{_TAKE}"), (_ABOVE, f"{_ABOVE}{imports}\n"))
 
 
+def _table_of(record: Record) -> str:
+    """The report from the table of the trace on."""
+    return str(FORMATS["text"](record, View())).partition("expected  yours")[2]
+
+
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
@@ -112,6 +120,7 @@ def test_what_is_refused_heads_the_report(tmp_path: Path, statement: str, named:
     assert (shown.rule, shown.clauses, shown.hint) == ("", (), "")
     assert named in shown.seen
     assert "_exit" in statement or shown.source[0].function == "take"
+    assert "stopped" in _table_of(record)
 
 
 def test_an_error_of_the_programs_own_is_no_refusal(tmp_path: Path) -> None:
