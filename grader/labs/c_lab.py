@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import Case, JsonValue, Number, Signature, Word
+from grader.assignment.rubric import load_clauses
+from grader.core.case import JsonValue, Number, Signature, Word
 from grader.core.model import ModelFactory
 from grader.core.plain import EACH
 from grader.core.rubric import Facet
 from grader.judge.plain_judge import Codec
+from grader.labs.c_program import reproduce
 from grader.labs.lab_files import load_lab
 from grader.labs.plain_picture import picture
 from grader.labs.small_plain import small_engines
@@ -26,9 +28,10 @@ from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Argument, Trace
 from reference.oracle import CannotGoOn
 
-_TEMPLATE = Path(__file__).with_name("repro.c.jinja")
 _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
 _NO_SETTINGS: Mapping[str, Number] = {}
+_NO_CALLS: Mapping[str, Signature] = {}
+_NO_CONSTANTS: Mapping[str, int] = {}
 _CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
 
@@ -58,47 +61,62 @@ def c_lab(
     oracle: str,
     cases: Path,
     settings: Mapping[str, Number] = _NO_SETTINGS,
-    smalls: str = "",
+    numbers: Callable[[Trace], tuple[int, ...]] | None = None,
+    places: Callable[[bytes, int], Mapping[str, int]] | None = None,
+    building: Mapping[str, Signature] = _NO_CALLS,
+    constants: Mapping[str, int] = _NO_CONSTANTS,
+    lines: str = "",
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
 
-    Submissions are called HEADER.c. `operations` are in the order of the driver's codes; those with a task are the
-    functions that students write, which the header declares with names for all parameters. `oracle` is
-    "module:factory", `smalls` "module:name" of a `grader.labs.small_plain.SmallLines`, `others` are those of
-    `load_lab`. Raises `RubricError` for wrong files.
+    A header may have an absolute path, without its suffix. Submissions are called HEADER.c. `operations` are in the
+    order of the driver's codes; those with a task are the functions that students write, which the header declares with
+    names for all parameters. `oracle` is "module:factory", `lines` "module:name" of a
+    `grader.labs.small_plain.SmallLines`, `numbers` are what lab_start gets (omitted: the case's settings), `places`
+    are the words of a record by the names of differences (omitted: by facets), `building` are operations that no case
+    file uses, `others` are those of `load_lab`. Raises `RubricError` for wrong files.
     """
     refusing = {call: each.refusals[0].replace("null", "NULL") for call, each in operations.items() if each.refusals}
     project = CProject(
-        source_name=f"{header}.c",
+        source_name=f"{Path(header).name}.c",
         header=folder / f"{header}.h",
         driver=folder / "driver.c",
         functions=functions_of(folder / f"{header}.h", refusing),
     )
-
-    numbers = partial(_settings, settings)
+    calls, numbers = {**operations, **building}, numbers or partial(_settings, settings)
 
     def runtime(model: ModelFactory) -> NativeRuntime:
-        driver = Driver(operations=operations, settings=numbers, places=partial(_places, facets), model=model)
+        by_name = places or partial(_places, facets)
+        driver = Driver(operations=calls, settings=numbers, places=by_name, model=model)
         return NativeRuntime(project=project, driver=driver)
 
+    mine: dict[str, Any] = {
+        "codec": _CODEC,
+        "picture": partial(picture, facets),
+        "code": (project.driver,),
+        "smalls": partial(small_engines, lines, operations, oracle, _CODEC) if lines else tuple,
+        "starter": {project.source_name: folder / "starter.c", project.header.name: project.header},
+    }
     return load_lab(
         name=name,
         title=title,
         cases=cases,
         calls=operations,
         settings=settings,
+        constants=constants,
         facets=facets,
         oracle=oracle,
         runtime=runtime,
-        codec=_CODEC,
-        smalls=partial(small_engines, smalls, operations, oracle, _CODEC) if smalls else tuple,
-        picture=partial(picture, facets),
-        reproduce=partial(_reproduce, project=project, codes=[*operations], settings=numbers),
+        reproduce=partial(
+            reproduce,
+            project=project,
+            calls=calls,
+            settings=numbers,
+            sentences=partial(load_clauses, cases / "handout.toml", constants),
+        ),
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
-        starter={project.source_name: folder / "starter.c", project.header.name: project.header},
-        code=(project.driver,),
-        **others,
+        **mine | others,
     )
 
 
@@ -131,60 +149,3 @@ def _entry(facet: Facet, path: tuple[str, ...]) -> str | None:
     if any(step not in (EACH, there) for step, there in zip(steps, path, strict=False)):
         return None
     return (entries + list(path[len(steps) :]) or [""])[0]
-
-
-def _reproduce(
-    case: Case,
-    operation: int,
-    *,
-    project: CProject,
-    codes: Sequence[str],
-    settings: Callable[[Trace], tuple[int, ...]],
-) -> str:
-    """Return a program of the case up to that operation (counted from 0): the driver, the calls, what must be there."""
-    from grader.runtime.native.c_program import c_string, render  # noqa: PLC0415 - few gradings make one
-
-    text = project.driver.read_text(encoding="utf-8")
-    calls, lists, count = [], [], 0
-    for each in case.trace.operations[: operation + 1]:
-        arguments = []
-        for argument in each.arguments:
-            content = argument.encode() if isinstance(argument, str) else argument
-            if isinstance(content, int):
-                arguments.append(f"{{1, {content}, NULL}}")
-            elif content is None or argument == "NULL":
-                arguments.append("{0, 0, NULL}")
-            elif isinstance(content, bytes):
-                arguments.append(f"{{2, {len(content)}, {c_string(str(argument))}}}")
-            else:
-                assert isinstance(content, tuple)
-                lists.append(", ".join(map(str, content)) or "0")
-                arguments.append(f"{{2, {len(content)}, repro_list_{len(lists)}}}")
-        calls.append((codes.index(each.name), each.target or 0, count, arguments, str(each)))
-        count += len(arguments)
-    expected = values.decode(case.expected.records[operation])
-    return render(
-        _TEMPLATE,
-        title=case.title,
-        name=case.name,
-        command=project.command_with("repro.c", "repro"),
-        header=project.header.name,
-        driver=text,
-        starts="lab_start" in text,
-        settings=[*settings(case.trace), 0],
-        interface=(Path(values.__file__).parent / "harness" / "harness.h").read_text(encoding="utf-8"),
-        lists=lists,
-        calls=calls,
-        expected=[(path, c_string(text)) for path, text in _flat("", expected)],
-    )
-
-
-def _flat(path: str, value: object) -> list[tuple[str, str]]:
-    """The values of a record by their paths, as repro.c.jinja writes them."""
-    inside = f"{path}." if path else ""
-    if isinstance(value, dict):
-        return [pair for name, item in value.items() for pair in _flat(f"{inside}{name}", item)]
-    if isinstance(value, list):
-        length = (f"{inside}length", str(len(value)))
-        return [length, *(pair for place, item in enumerate(value) for pair in _flat(f"{inside}{place}", item))]
-    return [(path, "null" if value is None else str(value))]

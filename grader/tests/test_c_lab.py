@@ -125,7 +125,7 @@ def test_a_failing_case_is_a_program(tmp_path: Path) -> None:
 
     assert done.code == 0, done.err
     assert wrong.returncode == 1
-    assert "expected 3" in wrong.stdout
+    assert "behind the end of the 8 bytes" in wrong.stderr
     assert (right.returncode, right.stdout, right.stderr) == (0, "", "")
 
 

@@ -56,15 +56,15 @@ class PagedKV:
         return reply
 
     def state(self) -> dict[str, Any]:
-        """For each engine number with a pool: the pool, its region word by word, and the engine (None: there is none).
+        """For each engine number with a pool: its size, the engine (None: there is none), and its region word by word.
 
-        An engine is its counters, `ref_count`, and its sequences in the order of the list.
+        An engine is its counters, `ref_count`, the ids in the order of the list, and the sequences by their ids.
         """
         return {
             str(number): {
                 "pool_bytes": pool.pool_bytes,
-                "region": pool.region.tolist(),
                 "engine": _state_of(self.engines[number]) if number in self.engines else None,
+                "region": pool.region.tolist(),
             }
             for number, pool in self.pools.items()
         }
@@ -94,8 +94,9 @@ class PagedKV:
         engine.total_local_blocks = state["total_local_blocks"]
         engine.free_local_blocks = state["free_local_blocks"]
         engine.ref_count = list(state["ref_count"])
-        for left in state["active_seqs"]:
-            sequence = Sequence(left["seq_id"], left["kv_count"])
+        for seq_id in state["active_seqs"]:
+            left = state["sequences"][str(seq_id)]
+            sequence = Sequence(seq_id, left["kv_count"])
             sequence.block_table = _copied(left["block_table"])
             engine.active_seqs.append(sequence)
         return engine
@@ -106,10 +107,11 @@ def _state_of(engine: Engine) -> dict[str, Any]:
         "total_local_blocks": engine.total_local_blocks,
         "free_local_blocks": engine.free_local_blocks,
         "ref_count": list(engine.ref_count),
-        "active_seqs": [
-            {"seq_id": sequence.seq_id, "kv_count": sequence.kv_count, "block_table": _copied(sequence.block_table)}
+        "active_seqs": [sequence.seq_id for sequence in engine.active_seqs],
+        "sequences": {
+            str(sequence.seq_id): {"kv_count": sequence.kv_count, "block_table": _copied(sequence.block_table)}
             for sequence in engine.active_seqs
-        ],
+        },
     }
 
 

@@ -1,133 +1,60 @@
-/* The only code that knows the student's structures: it makes the six calls, pokes, and writes the record whose
- * layout grader/labs/paged_kv/judging/record.py describes. It trusts no pointer that the table of allocations does not
- * confirm, and no length that it did not count itself.
+/* The only code that knows the student's structures: it makes the six calls, pokes, and says the state by the names of
+ * reference/paged_kv/oracle.py. What only a wrong state has is said besides: another pool_base_ptr, where the walk along
+ * next ends, and that the walk along prev is not its mirror. It trusts no pointer that the table of allocations does
+ * not confirm, and no length that it did not count itself.
  */
 #include "harness.h"
 #include "llm_memory.h"
 
 #include <string.h>
 
-enum { MOST_ENGINES = 8, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096, MOST_ARGUMENTS = 3 };
-enum { GUARD = BLOCK_SIZE };
+enum { MOST_ENGINES = 8, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, MOST_ARGUMENTS = 3 };
 enum setting { SEED, ENGINES, POOL_ALIGN, HEAP_FALLS };
 /* in the order of the lab's list of operations */
 enum code {
     INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT,
     MAKE_ENGINE, ADD_SEQUENCE, MAP_BLOCK, STORE_RECORD
 };
-enum reply { NOTHING, INT, A_NULL, SEQUENCE, ENGINE, STRAY };
 
-struct slot {
-    LLMEngine *engine;
-    void *pages;
-    unsigned char *pool; /* the region lies GUARD bytes before it and behind it */
-    int32_t pool_bytes;  /* -1: no pool yet */
-};
+static LLMEngine *engines[MOST_ENGINES + 1]; /* by number; 0 is the NULL engine. Its pool is lent under this number */
+static int32_t makers; /* calls so far that could make a sequence */
+static int32_t seed, most_engines, pool_align;
 
-static struct slot slots[MOST_ENGINES + 1]; /* by number; 0 is the NULL engine */
-static int32_t seed, engines, pool_align, makers; /* makers: calls so far that could make a sequence */
-static enum reply reply_kind;
-static int32_t reply_value;
-
-static size_t region_words(int32_t pool_bytes)
+void lab_parts(void (*part)(void *start, size_t size))
 {
-    return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
-}
-
-/* Whole pages, so that a store shortly after the pool is also a store into forbidden memory. */
-static size_t pages_of(int32_t pool_bytes)
-{
-    return (region_words(pool_bytes) * 4 + 2 * GUARD + PAGE - 1) / PAGE * PAGE;
-}
-
-static void drop_pool(struct slot *slot)
-{
-    if (slot->pages != NULL)
-        harness_drop(slot->pages, pages_of(slot->pool_bytes));
-    slot->pages = NULL;
+    part(engines, sizeof engines);
+    part(&makers, sizeof makers);
 }
 
 void lab_start(const int32_t *settings)
 {
-    for (int i = 0; i <= MOST_ENGINES; i++)
-        drop_pool(&slots[i]);
     seed = settings[SEED];
-    engines = settings[ENGINES];
+    most_engines = settings[ENGINES];
     pool_align = settings[POOL_ALIGN];
     if (settings[HEAP_FALLS])
         harness_fall();
     makers = 0;
-    memset(slots, 0, sizeof slots);
-    for (int i = 0; i <= MOST_ENGINES; i++)
-        slots[i].pool_bytes = -1;
+    memset(engines, 0, sizeof engines);
 }
 
-/* A fresh region of magic words; reference/paged_kv/pool.py has the same formula. */
-static void make_pool(int32_t number, int32_t pool_bytes)
+static void make_pool(const struct call *call)
 {
-    size_t words = region_words(pool_bytes);
-    drop_pool(&slots[number]);
-    unsigned char *pages = harness_pages(pages_of(pool_bytes));
-    unsigned char *region = pages + pool_align % GUARD;
-    uint32_t start = (uint32_t)seed * 0x85EBCA6Bu + ((uint32_t)number << 24);
-    for (size_t i = 0; i < words; i++) {
-        uint32_t word = (start + (uint32_t)i) * 0x9E3779B1u;
-        memcpy(region + 4 * i, &word, sizeof word);
-    }
-    slots[number].pages = pages;
-    slots[number].pool = region + GUARD;
-    slots[number].pool_bytes = pool_bytes;
+    size_t size = (size_t)harness_number(call, 0);
+    struct loan loan = {size, BLOCK_SIZE, (size_t)pool_align % BLOCK_SIZE, seed};
+    harness_lend(call->target, &loan);
 }
 
-int lab_lends(const void *address)
+static size_t blocks_of(int32_t number)
 {
-    uintptr_t at = (uintptr_t)address;
-    for (int i = 1; i <= MOST_ENGINES; i++) {
-        uintptr_t start = (uintptr_t)slots[i].pages;
-        if (slots[i].pages != NULL && at >= start && at < start + pages_of(slots[i].pool_bytes))
-            return 1;
-    }
-    return 0;
-}
-
-void lab_parts(void (*part)(void *start, size_t size))
-{
-    part(slots, sizeof slots);
-    part(&makers, sizeof makers);
-    for (int i = 1; i <= MOST_ENGINES; i++)
-        if (slots[i].pages != NULL)
-            part(slots[i].pool - GUARD, region_words(slots[i].pool_bytes) * sizeof(int32_t));
-}
-
-void lab_roots(void)
-{
-    for (int i = 1; i <= MOST_ENGINES; i++)
-        harness_root(slots[i].engine);
-}
-
-static void reply_int(int value)
-{
-    reply_kind = INT;
-    reply_value = value;
-}
-
-int lab_refused(void)
-{
-    return reply_kind == A_NULL || (reply_kind == INT && reply_value == -1);
+    size_t size;
+    harness_lent(number, &size);
+    return size / BLOCK_SIZE;
 }
 
 static void reply_sequence(const Sequence *sequence)
 {
-    enum pointer pointer = harness_pointer(sequence, sizeof *sequence);
-    reply_kind = pointer == PTR_OK ? SEQUENCE : pointer == PTR_NULL ? A_NULL : STRAY;
-    reply_value = pointer == PTR_OK ? sequence->seq_id : 0;
-}
-
-static void reply_engine(const LLMEngine *engine)
-{
-    enum pointer pointer = harness_pointer(engine, sizeof *engine);
-    reply_kind = pointer == PTR_OK ? ENGINE : pointer == PTR_NULL ? A_NULL : STRAY;
-    reply_value = 0;
+    int fine = harness_pointer(sequence, sizeof *sequence) == PTR_OK;
+    reply_pointer(fine ? harness_numbered("sequence", sequence->seq_id) : NULL, sequence, sizeof *sequence);
 }
 
 /* ---------------------------------------------------------------- pokes */
@@ -168,15 +95,15 @@ static int move_l2(LLMEngine *engine, const int32_t *argument)
     return 1;
 }
 
-static int unmap(LLMEngine *engine, const int32_t *argument, int32_t blocks)
+static int unmap(LLMEngine *engine, const int32_t *argument, size_t blocks)
 {
     int **l1 = l1_of(find(engine, argument[0]));
     int *l2 = l1 == NULL ? NULL : l1[argument[1] / L2_PT_SIZE];
     if (harness_pointer(l2, L2_PT_SIZE * sizeof(int)) != PTR_OK)
         return 0;
     int block = l2[argument[1] % L2_PT_SIZE];
-    if (block < 0 || block >= blocks
-        || harness_pointer(engine->ref_count, (size_t)blocks * sizeof(int)) != PTR_OK
+    if (block < 0 || (size_t)block >= blocks
+        || harness_pointer(engine->ref_count, blocks * sizeof(int)) != PTR_OK
         || engine->ref_count[block] < 1)
         return 0;
     l2[argument[1] % L2_PT_SIZE] = -1;
@@ -196,17 +123,17 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
 
 /* The following build a state as the handout's calls would leave it: each table is an allocation of its own. */
 
-static int make_engine(struct slot *slot)
+static int make_engine(int32_t number)
 {
-    size_t blocks = (size_t)slot->pool_bytes / BLOCK_SIZE;
+    size_t blocks = blocks_of(number);
     LLMEngine *engine = harness_malloc(sizeof *engine);
     if (engine == NULL || (engine->ref_count = harness_malloc(blocks * sizeof(int))) == NULL)
         return 0;
     memset(engine->ref_count, 0, blocks * sizeof(int));
-    engine->pool_base_ptr = slot->pool;
+    engine->pool_base_ptr = harness_lent(number, NULL);
     engine->total_local_blocks = engine->free_local_blocks = (int)blocks;
     engine->active_seqs.next = engine->active_seqs.prev = &engine->active_seqs;
-    slot->engine = engine;
+    engines[number] = engine;
     return 1;
 }
 
@@ -247,9 +174,10 @@ static int map_block(LLMEngine *engine, const int32_t *argument)
     return 1;
 }
 
-static int store_record(const struct slot *slot, const int32_t *argument)
+static int store_record(int32_t number, const int32_t *argument)
 {
-    memcpy(slot->pool + (size_t)argument[0] * sizeof(int), &argument[1], sizeof(int));
+    char *pool = harness_lent(number, NULL);
+    memcpy(pool + (size_t)argument[0] * sizeof(int), &argument[1], sizeof(int));
     return 1;
 }
 
@@ -257,24 +185,22 @@ static int store_record(const struct slot *slot, const int32_t *argument)
 
 static void init(const struct call *call)
 {
-    int32_t number = call->target;
-    if (harness_is_null(call, 0))
-        slots[number].engine = llm_init(NULL, (size_t)harness_number(call, 1));
-    else
-        slots[number].engine = llm_init(slots[number].pool, (size_t)harness_number(call, 0));
-    reply_engine(slots[number].engine);
+    int null = harness_is_null(call, 0);
+    void *pool = null ? NULL : harness_lent(call->target, NULL);
+    LLMEngine *engine = llm_init(pool, (size_t)harness_number(call, null));
+    engines[call->target] = engine;
+    reply_pointer("engine", engine, sizeof *engine);
 }
 
-static int apply(const struct call *call)
+int lab_apply(const struct call *call)
 {
-    struct slot *slot = &slots[call->target];
-    LLMEngine *engine = slot->engine;
     int32_t argument[MOST_ARGUMENTS];
     for (int i = 0; i < MOST_ARGUMENTS; i++)
         argument[i] = (int32_t)harness_number(call, i);
-    int32_t blocks = slot->pool_bytes / BLOCK_SIZE;
-    reply_kind = NOTHING;
-    reply_value = 0;
+    makers += call->code == CREATE || call->code == FORK || call->code == ADD_SEQUENCE;
+    if (call->code == MAKE_ENGINE || (call->code == INIT && !harness_is_null(call, 0)))
+        make_pool(call);
+    LLMEngine *engine = engines[call->target];
     switch ((enum code)call->code) {
     case INIT:
         init(call);
@@ -283,91 +209,37 @@ static int apply(const struct call *call)
         reply_sequence(create_sequence(engine, argument[0], argument[1]));
         return 1;
     case FREE:
-        reply_int(free_sequence(engine, argument[0]));
+        reply_number(free_sequence(engine, argument[0]));
         return 1;
     case FORK:
         reply_sequence(fork_sequence(engine, argument[0], argument[1]));
         return 1;
     case APPEND:
-        reply_int(append_kv(engine, argument[0], argument[1]));
+        reply_number(append_kv(engine, argument[0], argument[1]));
         return 1;
     case DESTROY:
-        slot->engine = NULL;
-        reply_int(llm_destroy(engine));
+        engines[call->target] = NULL;
+        reply_number(llm_destroy(engine));
         return 1;
     case MOVE_L2:
         return move_l2(engine, argument);
     case UNMAP:
-        return unmap(engine, argument, blocks);
+        return unmap(engine, argument, blocks_of(call->target));
     case SET_KV_COUNT:
         return set_kv_count(engine, argument);
     case MAKE_ENGINE:
-        return make_engine(slot);
+        return make_engine(call->target);
     case ADD_SEQUENCE:
         return add_sequence(engine, argument);
     case MAP_BLOCK:
         return map_block(engine, argument);
     case STORE_RECORD:
-        return store_record(slot, argument);
+        return store_record(call->target, argument);
     }
     return 0;
 }
 
-/* Forbid all pools and their guards, except for the bytes that the contract lists. */
-static void forbid_pools(const struct contract *contract)
-{
-    for (int32_t number = 1; number <= engines; number++)
-        if (slots[number].pages != NULL)
-            harness_forbid(slots[number].pages, pages_of(slots[number].pool_bytes));
-    for (int i = 0; i < MOST_SPANS; i++)
-        if (contract->may[i].length)
-            harness_allow(slots[contract->may[i].target].pool + contract->may[i].start,
-                          (size_t)contract->may[i].length);
-}
-
-static void allow_pools(void)
-{
-    for (int32_t number = 1; number <= engines; number++)
-        if (slots[number].pages != NULL)
-            harness_allow(slots[number].pages, pages_of(slots[number].pool_bytes));
-}
-
-int lab_apply(const struct call *call, const struct contract *contract)
-{
-    makers += call->code == CREATE || call->code == FORK || call->code == ADD_SEQUENCE;
-    if (call->code == MAKE_ENGINE || (call->code == INIT && !harness_is_null(call, 0)))
-        make_pool(call->target, (int32_t)harness_number(call, 0));
-    if (contract == NULL || !contract->on)
-        return apply(call);
-    forbid_pools(contract);
-    int fits = apply(call);
-    allow_pools();
-    return fits;
-}
-
-/* ---------------------------------------------------------------- the record */
-
-static enum pointer first_seen(const void *address, size_t need)
-{
-    enum pointer pointer = harness_pointer(address, need);
-    return pointer == PTR_OK && harness_seen(address) ? PTR_SHARED : pointer;
-}
-
-static int readable(enum pointer pointer)
-{
-    return pointer == PTR_OK || pointer == PTR_SHARED;
-}
-
-/* Append a table of ints. Entries past the end of an allocation that is too small, never written, count as `blank`. */
-static void put_table(const int *ints, size_t count, int blank)
-{
-    if (!harness_outside(&ints[count - 1], sizeof *ints)) {
-        harness_put_words(ints, count);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        harness_put_of(&ints[i], harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
-}
+/* ---------------------------------------------------------------- the state */
 
 /* Return whether an entry is mapped after the last block that `kv_count` words need (meaningless after a poke). */
 static int is_overfull(const Sequence *sequence, int slot)
@@ -382,27 +254,23 @@ static int is_overfull(const Sequence *sequence, int slot)
 
 static void put_sequence(const Sequence *sequence)
 {
-    enum pointer pointers[L1_PT_SIZE];
-    enum pointer table = first_seen(sequence->block_table, L1_PT_SIZE * sizeof(int *));
-    harness_put_of(&sequence->seq_id, sequence->seq_id);
-    harness_put_of(&sequence->kv_count, sequence->kv_count);
-    harness_put_of(&sequence->block_table, (int32_t)table);
-    if (!readable(table))
-        return;
-    for (int i = 0; i < L1_PT_SIZE; i++) {
-        int **slot = &sequence->block_table[i];
-        pointers[i] = harness_outside(slot, sizeof *slot) ? PTR_NULL : first_seen(*slot, L2_PT_SIZE * sizeof(int));
-        harness_put_of(slot, (int32_t)pointers[i]);
+    int **l1 = sequence->block_table;
+    open_object(harness_numbered("", sequence->seq_id));
+    put_int("kv_count", &sequence->kv_count);
+    if (put_pointer("block_table", &sequence->block_table, L1_PT_SIZE * sizeof *l1)) {
+        open_list("block_table");
+        for (int i = 0; i < L1_PT_SIZE; i++)
+            if (put_pointer(NULL, &l1[i], L2_PT_SIZE * sizeof(int))) {
+                put_entries(NULL, l1[i], L2_PT_SIZE, -1);
+                if (is_overfull(sequence, i))
+                    harness_unfilled(l1[i]);
+            }
+        close_part();
     }
-    for (int i = 0; i < L1_PT_SIZE; i++)
-        if (readable(pointers[i])) {
-            put_table(sequence->block_table[i], L2_PT_SIZE, -1);
-            if (is_overfull(sequence, i))
-                harness_unfilled(sequence->block_table[i]);
-        }
+    close_part();
 }
 
-static void put_list(LLMEngine *engine)
+static void put_sequences(LLMEngine *engine)
 {
     static HARNESS_LARGE struct list_node *nodes[MOST_SEQUENCES];
     struct list_node *head = &engine->active_seqs, *node = head->next;
@@ -411,8 +279,8 @@ static void put_list(LLMEngine *engine)
     if (most > MOST_SEQUENCES)
         most = MOST_SEQUENCES;
     while (node != head) {
-        end = node == NULL ? PTR_NULL : first_seen(sequence_of(node), sizeof(Sequence));
-        if (end == PTR_OK && count == most)
+        end = node == NULL ? PTR_NULL : harness_pointer(sequence_of(node), sizeof(Sequence));
+        if (end == PTR_OK && (harness_seen(sequence_of(node)) || count == most))
             end = PTR_SHARED;
         if (end != PTR_OK)
             break;
@@ -423,39 +291,50 @@ static void put_list(LLMEngine *engine)
     int same = 0;
     while (same < count && back == nodes[count - 1 - same])
         back = nodes[count - 1 - same++]->prev;
-    harness_put_of(count ? &nodes[count - 1]->next : &head->next, (int32_t)end);
-    harness_put_of(same ? &nodes[count - same]->prev : &head->prev, end == PTR_OK && same == count && back == head);
-    harness_put(count);
+    open_list("active_seqs");
+    for (int i = 0; i < count; i++)
+        put_int(NULL, &sequence_of(nodes[i])->seq_id);
+    close_part();
+    open_object("sequences");
     for (int i = 0; i < count; i++)
         put_sequence(sequence_of(nodes[i]));
+    close_part();
+    if (end != PTR_OK)
+        put_unreadable("next", count ? &nodes[count - 1]->next : &head->next, end);
+    else if (same < count || back != head)
+        put_unreadable("prev", same ? &nodes[count - same]->prev : &head->prev, PTR_STRAY);
 }
 
-static void put_engine(const struct slot *slot)
+static void put_engine(int32_t number)
 {
-    LLMEngine *engine = slot->engine;
-    size_t blocks = (size_t)slot->pool_bytes / BLOCK_SIZE;
-    enum pointer counts = harness_pointer(engine->ref_count, blocks * sizeof(int));
-    harness_put_of(&engine->pool_base_ptr, engine->pool_base_ptr == slot->pool);
-    harness_put_of(&engine->total_local_blocks, engine->total_local_blocks);
-    harness_put_of(&engine->free_local_blocks, engine->free_local_blocks);
-    harness_put_of(&engine->ref_count, (int32_t)counts);
-    if (counts == PTR_OK)
-        put_table(engine->ref_count, blocks, 0);
-    put_list(engine);
+    LLMEngine *engine = engines[number];
+    if (harness_pointer(engine, sizeof *engine) != PTR_OK) {
+        put_null("engine");
+        return;
+    }
+    open_object("engine");
+    put_int("total_local_blocks", &engine->total_local_blocks);
+    put_int("free_local_blocks", &engine->free_local_blocks);
+    if (put_pointer("ref_count", &engine->ref_count, blocks_of(number) * sizeof(int)))
+        put_ints("ref_count", engine->ref_count, blocks_of(number));
+    put_sequences(engine);
+    if (engine->pool_base_ptr != harness_lent(number, NULL))
+        put_unreadable("pool_base_ptr", &engine->pool_base_ptr, PTR_STRAY);
+    close_part();
 }
 
 void lab_record(void)
 {
-    harness_put((int32_t)reply_kind);
-    harness_put(reply_value);
-    for (int32_t number = 1; number <= engines; number++) {
-        const struct slot *slot = &slots[number];
-        int lives = slot->pool_bytes >= 0 && harness_pointer(slot->engine, sizeof(LLMEngine)) == PTR_OK;
-        harness_put(slot->pool_bytes);
-        harness_put(lives);
-        if (lives)
-            put_engine(slot);
-        if (slot->pool_bytes >= 0)
-            harness_put_words(slot->pool - GUARD, region_words(slot->pool_bytes));
+    begin_state();
+    for (int32_t number = 1; number <= most_engines; number++) {
+        size_t size;
+        if (harness_lent(number, &size) == NULL)
+            continue;
+        open_object(harness_numbered("", number));
+        put_number("pool_bytes", (int64_t)size);
+        put_engine(number);
+        put_lent("region", number);
+        close_part();
     }
+    end_state();
 }

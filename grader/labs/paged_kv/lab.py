@@ -7,20 +7,17 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from grader.assignment import rubric
 from grader.assignment.lab import Lab, Predicate
-from grader.core.case import Case, Number, Signature
+from grader.core.case import Number, Signature
 from grader.core.judgement import Judgement
 from grader.core.rubric import Facet
-from grader.labs.lab_files import load_lab
+from grader.labs.c_lab import c_lab
 from grader.labs.paged_kv.judging.model import PagedKVModel
-from grader.labs.paged_kv.judging.record import word_offsets
+from grader.labs.paged_kv.judging.names import places
 from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
 from grader.labs.paged_kv.small import SmallPagedKV
 from grader.runtime.native.compile.toolchain import gcc_major
-from grader.runtime.native.project import CProject, Driver, functions_of
-from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import (
     BLOCK_SIZE,
@@ -35,14 +32,10 @@ from reference.paged_kv.pool import Pool
 from reference.paged_kv.sequence import UNMAPPED
 
 _ROOT = Path(__file__).parents[3]
-_CASES = _ROOT / "cases" / "paged_kv"
 _HERE = Path(__file__).parent
 _STARTER = _HERE / "starter"
 
 _LABELS_GCC = 12
-
-_COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro"
-"""The handout's link command (Compilation Standard)."""
 
 FACETS = tuple(
     Facet(name)
@@ -86,9 +79,6 @@ _OPERATIONS = {  # in the order of the driver's enum code
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
 }
 
-_CALLS = tuple(name for name, call in _OPERATIONS.items() if call.task)
-"""The functions that students write."""
-
 _BUILDING = {
     "make_engine": Signature(arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),), null_target=False),
     "add_sequence": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
@@ -110,29 +100,22 @@ _SETTINGS = {
 @cache
 def lab() -> Lab:
     """Return the lab. Raises `RubricError` when its rubric is wrong."""
-    project = CProject(
-        source_name="llm_memory.c",
-        header=HEADER,
-        driver=_HERE / "driver.c",
-        functions=functions_of(HEADER, {name: _OPERATIONS[name].refusals[0] for name in _CALLS}),
-    )
-    return load_lab(
-        name="paged_kv",
-        title="CS110 Homework 3: paged KV-cache memory manager",
-        cases=_CASES,
-        calls=_OPERATIONS,
+    return c_lab(
+        "paged_kv",
+        "CS110 Homework 3: paged KV-cache memory manager",
+        _HERE,
+        str(HEADER.with_suffix("")),
+        operations=_OPERATIONS,
+        building=_BUILDING,
         facets=FACETS,
         oracle="reference.paged_kv:PagedKV",
-        model=PagedKVModel,
-        runtime=NativeRuntime(
-            project=project,
-            driver=Driver(
-                operations=_OPERATIONS | _BUILDING, settings=_driver_settings, places=word_offsets, model=PagedKVModel
-            ),
-        ),
-        smalls=lambda: (SmallPagedKV(),),
+        cases=_ROOT / "cases" / "paged_kv",
         settings=_SETTINGS,
+        numbers=_driver_settings,
+        places=places,
         constants=CONSTANTS,
+        model=PagedKVModel,
+        smalls=lambda: (SmallPagedKV(),),
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
         built=_built,
@@ -145,12 +128,10 @@ def lab() -> Lab:
         notation=NOTATION,
         describe_poke=describe_poke,
         picture=picture,
-        reproduce=_reproduce,
-        reproduce_command=f"{_COMMAND} && ./repro",
         labels_hold=_labels_hold,
         starter={
-            project.source_name: _STARTER / "llm_memory.c",
-            project.header.name: project.header,
+            "llm_memory.c": _STARTER / "llm_memory.c",
+            HEADER.name: HEADER,
             "Makefile": _STARTER / "build.mk",
         },
     )
@@ -198,8 +179,8 @@ def _built(model: PagedKVModel) -> Iterator[Operation]:
         if engine is None:
             continue
         yield Operation(name="make_engine", arguments=(pool_bytes,), target=target)
-        for sequence in engine["active_seqs"]:
-            seq_id, tables = sequence["seq_id"], sequence["block_table"]
+        for name, sequence in engine["sequences"].items():
+            seq_id, tables = int(name), sequence["block_table"]
             yield Operation(name="add_sequence", arguments=(seq_id, sequence["kv_count"]), target=target)
             for first, table in enumerate(tables):
                 blocks = [(place, block) for place, block in enumerate(table or ()) if block != UNMAPPED]
@@ -211,13 +192,6 @@ def _built(model: PagedKVModel) -> Iterator[Operation]:
         for place, (old, new) in enumerate(zip(fresh, stored, strict=True)):
             if old != new:
                 yield Operation(name="store_record", arguments=(place, new), target=target)
-
-
-def _reproduce(case: Case, operation: int) -> str:
-    """Return a program of the case, as `reproduction` makes it."""
-    from grader.labs.paged_kv.reproduction import reproduce  # noqa: PLC0415 - few gradings make one
-
-    return reproduce(case, operation, clauses=rubric.load_clauses(_CASES / "handout.toml", CONSTANTS), command=_COMMAND)
 
 
 def _labels_hold() -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grader.core.picture import PanelShape, StatePart
-from grader.labs.paged_kv.judging.describe import UNTOUCHED
+from grader.labs.paged_kv.judging.names import UNTOUCHED, pointer_name
 from reference.operation import Operation
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
@@ -19,7 +19,7 @@ NOTATION = {
 
 _UNTOUCHED = "·"
 _COPIED = f"the {UNTOUCHED} word of block "
-_TABLE, _NULL = "table", "NULL"
+_TABLE = "table"
 
 
 def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
@@ -41,52 +41,43 @@ def _outside(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
 
 
 def _management(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
-    sequences: Sequence[Mapping[str, Any]] = engine["active_seqs"]
     yield StatePart(
         title=f"{scope}block tables",
         shape=PanelShape.TREE,
         columns=tuple(f"[{entry}]" for entry in range(L2_PT_SIZE)),
-        lines={key: cells for sequence in sequences for key, cells in _sequence(sequence)},
+        lines={key: cells for item in engine["sequences"].items() for key, cells in _sequence(*item)},
     )
 
-    yield StatePart(title=f"{scope}active_seqs", shape=PanelShape.CHAIN, lines=_list(engine, sequences))
+    yield StatePart(title=f"{scope}active_seqs", shape=PanelShape.CHAIN, lines=_list(engine))
     names = ("free_local_blocks", "total_local_blocks")
     counters = {(0, name): (str(engine[name]),) for name in names}
     yield StatePart(title=f"{scope}counters", shape=PanelShape.VALUES, lines=counters)
 
 
-def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
+def _list(engine: Mapping[str, Any]) -> dict[tuple[int, str], tuple[str, ...]]:
     """Return a row along next, and a row that shows whether prev leads the same way back."""
-    ids = [f"seq {sequence['seq_id']}" for sequence in sequences]
-    end = "head" if engine["list"] == "ring" else str(engine["list"])
-    back = tuple(reversed(ids)) if engine["mirrored"] else ("somewhere else",)
-    return {
-        (0, "next"): ("head", *ids, end),
-        (0, "prev"): ("head", *back, end if engine["mirrored"] else "?"),
-    }
+    ids = [f"seq {seq_id}" for seq_id in engine["active_seqs"]]
+    end = pointer_name(engine["next"]) if "next" in engine else "head"
+    mirrored = not {"next", "prev"} & engine.keys()
+    back = (*reversed(ids), end) if mirrored else ("somewhere else", "?")
+    return {(0, "next"): ("head", *ids, end), (0, "prev"): ("head", *back)}
 
 
-def _sequence(sequence: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], tuple[str, ...]]]:
+def _sequence(seq_id: str, sequence: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], tuple[str, ...]]]:
     """Yield rows for the sequence, its L1 table, and each of its L2 tables."""
-    name = f"sequence {sequence['seq_id']}"
-    tables: Mapping[int, Any] = sequence["block_table"]
+    name, tables = f"sequence {seq_id}", sequence["block_table"]
+    slots = tables if isinstance(tables, list) else [None] * L1_PT_SIZE
     yield (0, name), (f"kv_count {sequence['kv_count']}",)
-    l1 = tuple(_l1(tables.get(slot)) for slot in range(L1_PT_SIZE))
-    yield (1, f"{name}: block_table"), l1
-    for slot, table in tables.items():
-        if not isinstance(table, str):
+    yield (1, f"{name}: block_table"), tuple(_TABLE if isinstance(slot, list) else pointer_name(slot) for slot in slots)
+    for slot, table in enumerate(slots):
+        if isinstance(table, list):
             yield (2, f"{name}: block_table[{slot}]"), tuple(map(str, table))
-
-
-def _l1(table: Any) -> str:
-    if table is None:
-        return _NULL
-    return table if isinstance(table, str) else _TABLE
 
 
 def _pool(engine: Mapping[str, Any], scope: str) -> StatePart:
     """Return a grid with a row for each block: how many sequences use it, then its words."""
-    counts = list(map(str, engine.get("ref_count", ())))
+    counts = engine.get("ref_count", [])
+    counts = list(map(str, counts)) if isinstance(counts, list) else []
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
     lines = {
         (0, f"block {block}"): (

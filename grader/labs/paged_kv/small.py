@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from grader.labs.paged_kv.judging.model import reply_words
-from grader.labs.paged_kv.judging.record import encode, state_of
+from grader.labs.paged_kv.judging.model import record_of
+from grader.runtime.native import values
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
 from reference.paged_kv.oracle import PagedKV
@@ -31,9 +31,9 @@ _CALLS = (
     *(Operation(name="free_sequence", arguments=(number,)) for number in (*_IDS, _UNKNOWN)),
 )
 
-_REPLY = 8
-_POOL = _BLOCKS * BLOCK_SIZE + 2 * GUARD_BYTES
-"""The bytes at the end of a record: the pool and its guards."""
+_WORD = 4
+_POOL = _BLOCKS * BLOCK_SIZE + 2 * GUARD_BYTES + 2 * _WORD
+"""The bytes at the end of a state: the pool and its guards, and the end of two objects."""
 
 
 class SmallPagedKV:
@@ -44,30 +44,29 @@ class SmallPagedKV:
 
     def __init__(self) -> None:
         self._oracle = PagedKV(Trace(operations=_CALLS))
-        self._record = b""
-        """After the last call that changed something."""
+        self._state = b""
+        """The state after the last call that changed something, as named values."""
 
     def apply(self, operation: Operation) -> Reply:
         """Do a call."""
         return self._oracle.apply(operation)
 
     def state(self) -> object:
-        """The state of the oracle, with the record that belongs to it."""
-        return self._oracle.state(), self._record
+        """The state of the oracle, with the values that belong to it."""
+        return self._oracle.state(), self._state
 
     def restore(self, state: Any) -> None:
         """Take over such a state."""
-        oracle_state, self._record = state
+        oracle_state, self._state = state
         self._oracle.restore(oracle_state)
 
     def record(self, operation: Operation, reply: Reply) -> bytes:
         """A call that is refused changes nothing but the reply."""
-        words = encode(state_of(*reply_words(operation, reply), {}, 0))
-        if reply.refused:
-            return words + self._record[_REPLY:]
-        self._record = encode(state_of(*reply_words(operation, reply), self._oracle.state(), 1))
-        return self._record
+        if not reply.refused:
+            self._state = values.encode(self._oracle.state())
+        around = values.encode(record_of(operation, reply, {}))  # an empty object, before the end of the record
+        return around[: -3 * _WORD] + self._state + around[-_WORD:]
 
-    def essence(self, record: bytes) -> bytes:
-        """Engine and sequences, without the reply and without the content of the pool."""
-        return record[_REPLY:-_POOL]
+    def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - it is that of the state
+        """Engine and sequences, without the content of the pool."""
+        return self._state[:-_POOL]

@@ -29,6 +29,7 @@ from grader.runtime.native.project import Driver, NativeProgram, native_program
 from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.native.symptoms import lost_natively
+from grader.runtime.native.values import decode
 from grader.runtime.observation import Played
 from grader.runtime.protocol import Advised, Built
 from grader.system.sandbox import Workspace
@@ -39,7 +40,6 @@ NEEDLESS_ALLOCATION = "needless-allocation"
 
 _MOST_UNDEFINED = 20
 _MOST_FAILURES = 40
-_REPLY = 8  # bytes; frames.c: a record begins with the reply
 
 _UNDEFINED = (
     *("", "a calculation with signed numbers overflows", "a division by 0, or one that overflows"),
@@ -222,7 +222,7 @@ def _what_came(base: Comparison, comparison: Comparison, at: int, driver: Driver
         wrong = any(deviation.operation == at for deviation in comparison.deviations)
         done = after == base.played.steps[at].record or not wrong
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
-    if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
+    if not driver.operations[call].opens and decode(after)["state"] != decode(before)["state"]:
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but leaves its work half done"
     lost = any(event.event is HeapEvent.LIVE and event.allocated_by == at for event in native_played(comparison).events)
     if lost and comparison.end is End.REACHED and not lost_natively(base):

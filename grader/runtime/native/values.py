@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,7 @@ _POINTERS = {
     5: "a pointer to what is already used elsewhere",
 }
 """The kinds of pointers in harness.h that lead to nothing that can be read."""
+_KINDS = dict(zip(_POINTERS.values(), ("stray", "small", "freed", "shared"), strict=True))
 _WORD = 4
 _MOST_DEPTH = 32
 _INT_RANGE = range(-(2**31), 2**31)
@@ -41,18 +43,27 @@ def encode(value: object) -> bytes:
 
 def decode(record: bytes) -> Any:
     """Return the plain values of a record. Raises `CannotGoOn` for bytes that are none."""
-    return _read(record)[0]
+    return _read(_Reader(record))
 
 
 def offsets(record: bytes) -> dict[tuple[str, ...], int]:
-    """Return the number of the word of each int by its path. Raises `CannotGoOn` for bytes that are no record."""
-    return _read(record)[1]
+    """Return the number of the word of each value by its path: of an int the int, of another what says its kind.
+
+    Raises `CannotGoOn` for bytes that are no record.
+    """
+    reader = _PlacesReader(record)
+    _read(reader)
+    return reader.places
 
 
-def _read(record: bytes) -> tuple[Any, dict[tuple[str, ...], int]]:
+def pointer_kind(unreadable: Mapping[str, str]) -> str:
+    """Return the word for an unreadable part: "stray", "small", "freed" or "shared"."""
+    return _KINDS[unreadable[UNREADABLE]]
+
+
+def _read(reader: _Reader) -> object:
     try:
-        reader = _Reader(record)
-        return reader.whole(), reader.places
+        return reader.whole()
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise CannotGoOn("its state could not be read") from error
 
@@ -67,38 +78,46 @@ def _put(words: array[int], value: object) -> None:
         words.frombytes(struct.pack("<q", value))
     elif isinstance(value, str):
         words.append(_TEXT)
-        _put_text(words, value)
+        words.extend(_text_words(value))
     elif isinstance(value, Mapping):
         words.append(_OBJECT)
         for name, item in value.items():
-            _put_text(words, name)
+            words.extend(_text_words(name))
             _put(words, item)
         words.append(_CLOSE)
     elif isinstance(value, Sequence):
-        if all(type(item) is int and item in _INT_RANGE for item in value):
-            words.extend((_INTS, len(value), *value))
-            return
-        words.append(_LIST)
-        for item in value:
-            _put(words, item)
-        words.append(_CLOSE)
+        _put_list(words, value)
     else:
         raise CannotGoOn(f"a state has a {type(value).__name__}, which no record of a C program has")
 
 
-def _put_text(words: array[int], text: str) -> None:
+def _put_list(words: array[int], items: Sequence[Any]) -> None:
+    try:
+        ints = array("i", items)
+    except (OverflowError, TypeError):  # not all of them are ints
+        words.append(_LIST)
+        for item in items:
+            _put(words, item)
+        words.append(_CLOSE)
+    else:
+        words.extend((_INTS, len(ints)))
+        words.extend(ints)
+
+
+@lru_cache(maxsize=1024)
+def _text_words(text: str) -> array[int]:
     content = text.encode()
-    words.append(len(content))
+    words = array("i", [len(content)])
     words.frombytes(content + bytes(-len(content) % _WORD))
+    return words
 
 
 class _Reader:
-    """Reads the values of a record, each once, and notes where ints stand."""
+    """Reads the values of a record."""
 
     def __init__(self, record: bytes) -> None:
         self.words = memoryview(record).cast("i")
         self.at = 0
-        self.places: dict[tuple[str, ...], int] = {}
 
     def whole(self) -> object:
         value = self._value((), self._next())
@@ -121,37 +140,58 @@ class _Reader:
         return content[:length].decode()
 
     def _value(self, path: tuple[str, ...], kind: int) -> object:
-        if len(path) > _MOST_DEPTH:
-            raise ValueError("it is nested too deep")
         if kind == _NULL:
             return None
         if kind == _INT:
-            self.places[path] = self.at
             return self._next()
-        if kind == _LONG:
-            return struct.unpack("<q", self._run(2).tobytes())[0]
         if kind == _INTS:
-            first, values = self.at + 1, self._run(self._next()).tolist()
-            self.places.update({(*path, str(place)): first + place for place in range(len(values))})
-            return values
-        if kind == _TEXT:
-            return self._text(self._next())
-        if kind == _OBJECT:
-            return dict(self._members(path))
+            return self._run(self._next()).tolist()
         if kind == _LIST:
             return list(self._items(path))
+        if kind == _OBJECT:
+            members: dict[str, object] = {}
+            for name, value in self._members(path):
+                members.setdefault(name, value)  # a name that comes twice is that of its first value
+            return members
+        if kind == _TEXT:
+            return self._text(self._next())
+        if kind == _LONG:
+            return struct.unpack("<q", self._run(2).tobytes())[0]
         if kind == _UNREADABLE:
             return {UNREADABLE: _POINTERS[self._next()]}
         raise ValueError(kind)
 
     def _members(self, path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+        self._check_depth(path)
         while length := self._next():
             name = self._text(length)
             yield name, self._value((*path, name), self._next())
 
     def _items(self, path: tuple[str, ...]) -> Iterator[object]:
+        self._check_depth(path)
         for place in count():
             kind = self._next()
             if kind == _CLOSE:
                 return
             yield self._value((*path, str(place)), kind)
+
+    def _check_depth(self, path: tuple[str, ...]) -> None:
+        if len(path) > _MOST_DEPTH:
+            raise ValueError("it is nested too deep")
+
+
+class _PlacesReader(_Reader):
+    """Notes besides where values stand."""
+
+    def __init__(self, record: bytes) -> None:
+        super().__init__(record)
+        self.places: dict[tuple[str, ...], int] = {}
+
+    def _value(self, path: tuple[str, ...], kind: int) -> object:
+        first = self.at
+        self.places.setdefault(path, first if kind == _INT else first - 1)
+        value = super()._value(path, kind)
+        if kind == _INTS:
+            for place in range(self.words[first]):
+                self.places.setdefault((*path, str(place)), first + 1 + place)
+        return value

@@ -61,7 +61,7 @@ def program_text(case: Case, operation: int | None = None) -> str:
 def said(failed: Completed) -> str:
     """Return the last lines of its output, after the student's own: where it failed, the handout, what was found."""
     text = failed.stderr.decode(errors="replace")
-    found = re.search(r"^repro\.c:\d+: .+\n  the handout: .+\n(  .+\n){1,3}\Z", text, re.MULTILINE)
+    found = re.search(r"^repro\.c: .+\n  the handout: .+\n(  .+\n){1,10}\Z", text, re.MULTILINE)
     assert found is not None, failed
     return found[0]
 

@@ -6,22 +6,23 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from grader.core.judgement import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
-from grader.labs.paged_kv.judging.describe import UNTOUCHED, PoolWords, pointer_name
+from grader.core.plain import is_unreadable
 from grader.labs.paged_kv.judging.effects import Effects
-from grader.labs.paged_kv.judging.record import (
+from grader.labs.paged_kv.judging.names import (
+    ENGINE,
     NEXT_WALK,
     PREV_WALK,
-    EngineState,
-    Pointer,
-    RecordState,
-    ReplyKind,
-    SequenceState,
-    Slot,
+    UNTOUCHED,
+    PoolWords,
     engine_prefix,
+    pointer_name,
+    pointer_tag,
     pool_word_name,
 )
+from grader.labs.paged_kv.judging.recovery import State
 from grader.labs.paged_kv.judging.wrong_target import with_notes
 from reference.operation import Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
@@ -38,8 +39,8 @@ def differences(
     operation: Operation,
     effects: Effects,
     *,
-    expected: RecordState,
-    actual: RecordState,
+    expected: State,
+    actual: State,
     seed: int,
     known: frozenset[Difference] = frozenset(),
 ) -> list[Difference]:
@@ -49,32 +50,32 @@ def differences(
     the reply is facet `failing`. What is `known` from before the call is left out.
     """
     results: list[Difference] = []
-    accepted_instead = False
-    if (expected.reply_kind, expected.reply_value) != (actual.reply_kind, actual.reply_value):
-        accepted_instead = effects.reply.refused and not _refusing(actual)
-        results.append(_reply_difference(effects.reply, actual, operation))
-    if accepted_instead:
-        sentence = f"{operation.name} works although it must fail"
-        results.append(
-            Difference(facet="failing", field="the call", expected="refused", actual="accepted", sentence=sentence)
-        )
-    for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
-        own = number == operation.target
-        words = PoolWords(seed, number, want.pool_bytes)
+    refused = effects.reply.refused
+    returned = actual["reply"]["returned"]
+    if expected["reply"]["returned"] != returned:
+        results.append(_reply_difference(effects.reply, returned, operation))
+        if refused and returned not in (None, -1):
+            sentence = f"{operation.name} works although it must fail"
+            results.append(
+                Difference(facet="failing", field="the call", expected="refused", actual="accepted", sentence=sentence)
+            )
+    for number, want in expected["state"].items():
+        own = int(number) == operation.target
+        words = PoolWords(seed, int(number), want["pool_bytes"])
         counted: dict[str, int] = {}
-        for difference in _slot(want, have, PoolFacets(operation, effects, words)):
-            placed = _placed(difference, number, own=own, refused=effects.reply.refused)
+        for difference in _slot(want, actual["state"][number], PoolFacets(operation, effects, words)):
+            placed = _placed(difference, int(number), own=own, refused=refused)
             if placed in known:
                 continue
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
                 results.append(placed)
-    return with_notes(results, operation, effects, expected=expected, actual=actual)
+    return with_notes(results, operation, effects, expected=expected["state"], actual=actual["state"])
 
 
-def standing(number: int, *, repaired: RecordState, left: RecordState) -> frozenset[Difference]:
+def standing(number: int, *, repaired: State, left: State) -> frozenset[Difference]:
     """Where engine `number` cannot be as the program left it: as long as it stays so, no later call is to blame."""
-    want, have = (state.slots[number - 1].engine for state in (repaired, left))
+    want, have = (state[str(number)]["engine"] if str(number) in state else None for state in (repaired, left))
     if want is None or have is None or want is have:
         return frozenset()
     return frozenset(_placed(difference, number, own=True, refused=False) for difference in _engine(want, have))
@@ -86,27 +87,16 @@ def _placed(difference: Difference, number: int, *, own: bool, refused: bool) ->
     if prefix:
         sentence = f"{prefix}{difference.sentence}" if difference.sentence else ""
         difference = replace(difference, field=f"{prefix}{difference.field}", sentence=sentence)
-    if refused:
-        return replace(difference, facet="failing", tags=difference.tags | {difference.facet})
-    if not own:
-        return replace(difference, facet="isolation", tags=difference.tags | {difference.facet})
-    return difference
+    if own and not refused:
+        return difference
+    facet = "failing" if refused else "isolation"
+    return replace(difference, facet=facet, tags=difference.tags | {difference.facet})
 
 
-def _refusing(state: RecordState) -> bool:
-    return state.reply_kind is ReplyKind.NULL or (state.reply_kind is ReplyKind.INT and state.reply_value == -1)
-
-
-def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -> Difference:
-    kind, value = actual.reply_kind, actual.reply_value
-    returned = {
-        ReplyKind.NOTHING: "nothing",
-        ReplyKind.INT: str(value),
-        ReplyKind.NULL: "NULL",
-        ReplyKind.SEQUENCE: f"a pointer to sequence {value}",
-        ReplyKind.ENGINE: "an engine",
-        ReplyKind.STRAY: "a pointer that leads to no Sequence",
-    }[kind]
+def _reply_difference(reply: Reply, actual: Any, operation: Operation) -> Difference:
+    returned = "an engine" if actual == ENGINE else f"a pointer to {actual}" if isinstance(actual, str) else str(actual)
+    if actual is None or is_unreadable(actual):
+        returned = "NULL" if actual is None else "a pointer that leads to no Sequence"
     wanted = {"seq": "a pointer to the new sequence", "engine": "an engine"}.get(reply.text, reply.text)
     return Difference(
         facet="reply",
@@ -117,44 +107,40 @@ def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -
     )
 
 
-def _slot(want: Slot, have: Slot, pool: PoolFacets) -> Iterator[Difference]:
-    if want.engine is None or have.engine is None:
-        if want.engine is not have.engine:
-            exists = {True: "exists", False: "does not exist"}
-            yield Difference(
-                facet="counters",
-                field="the engine",
-                expected=exists[want.engine is not None],
-                actual=exists[have.engine is not None],
-            )
+def _slot(want: State, have: State, pool: PoolFacets) -> Iterator[Difference]:
+    if want["engine"] is None or have["engine"] is None:
+        if want["engine"] is not have["engine"]:
+            right, there = ("exists" if slot["engine"] else "does not exist" for slot in (want, have))
+            yield Difference(facet="counters", field="the engine", expected=right, actual=there)
     else:
-        yield from _engine(want.engine, have.engine)
-    yield from pool.differences(want, have)
+        yield from _engine(want["engine"], have["engine"])
+    yield from pool.differences(want["region"], have["region"])
 
 
-def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
-    if have.pool_ok != want.pool_ok:
+def _engine(want: State, have: State) -> Iterator[Difference]:
+    if "pool_base_ptr" in have and "pool_base_ptr" not in want:
         yield Difference(facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address")
     for name in ("total_local_blocks", "free_local_blocks"):
-        yield from _number("counters", name, getattr(want, name), getattr(have, name))
-    if have.ref_pointer is not want.ref_pointer:
+        yield from _number("counters", name, want[name], have[name])
+    if isinstance(have["ref_count"], list) and isinstance(want["ref_count"], list):
+        for block, (right, count) in enumerate(zip(want["ref_count"], have["ref_count"], strict=False)):
+            yield from _number("ref_count", f"ref_count[{block}]", right, count)
+    elif have["ref_count"] != want["ref_count"]:
         yield Difference(
             facet="ref_count",
             field="ref_count",
-            expected=f"an array of {len(want.ref_count)} ints",
-            actual=pointer_name(have.ref_pointer),
-            tags=frozenset({have.ref_pointer.name.lower()}),
+            expected=f"an array of {len(want['ref_count'])} ints",
+            actual=pointer_name(have["ref_count"]),
+            tags=frozenset({pointer_tag(have["ref_count"])}),
         )
-    for block, (right, count) in enumerate(zip(want.ref_count, have.ref_count, strict=False)):
-        yield from _number("ref_count", f"ref_count[{block}]", right, count)
     yield from _list(want, have)
     yield from _sequences(want, have)
 
 
-def list_is_broken(end: Pointer, ids: list[int]) -> str:
+def _list_is_broken(end: Any, ids: list[int]) -> str:
     """Describe a list whose next links do not lead back to the dummy head; `ids` are the sequences before the end."""
     walk = f"following next reaches {pointer_name(end).removeprefix('a pointer to ')}; it must come back"
-    if end is Pointer.SHARED:
+    if pointer_tag(end) == "shared":
         walk = "following next never comes back"
     behind = f" (found before: {', '.join(map(str, ids))})" if ids else ""
     return f"{walk} to the dummy head{behind}"
@@ -177,18 +163,18 @@ def _unset_tag(have: int) -> Iterator[str]:
         yield NEVER_SET
 
 
-def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
-    wanted = [sequence.seq_id for sequence in want.sequences]
-    ids = [sequence.seq_id for sequence in have.sequences]
-    if have.list_pointer is not want.list_pointer:
-        ends = "never comes back" if have.list_pointer is Pointer.SHARED else pointer_name(have.list_pointer)
+def _list(want: State, have: State) -> Iterator[Difference]:
+    wanted, ids = want["active_seqs"], have["active_seqs"]
+    if "next" in have and "next" not in want:
+        end = have["next"]
+        ends = "never comes back" if pointer_tag(end) == "shared" else pointer_name(end)
         yield Difference(
             facet="list",
             field=NEXT_WALK,
             expected="comes back to the dummy head",
             actual=f"{ends}, after {len(ids)} sequences",
-            sentence=list_is_broken(have.list_pointer, ids),
-            tags=frozenset({"broken", have.list_pointer.name.lower()}),
+            sentence=_list_is_broken(end, ids),
+            tags=frozenset({"broken", pointer_tag(end)}),
         )
     elif wanted != ids:
         tags = {"order"} if sorted(wanted) == sorted(ids) else {"missing" if len(ids) < len(wanted) else "extra"}
@@ -200,7 +186,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             tags=frozenset(tags),
             sentence=f"the walk along next from active_seqs meets {_ids(ids)}, expected {_ids(wanted)}",
         )
-    elif have.mirrored != want.mirrored:
+    elif "prev" in have and "prev" not in want:
         yield Difference(
             facet="list",
             field=PREV_WALK,
@@ -215,43 +201,39 @@ def _ids(ids: list[int]) -> str:
     return ", ".join(map(str, ids)) or "none"
 
 
-def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
+def _sequences(want: State, have: State) -> Iterator[Difference]:
     """Sequences are compared by their ids; that one is missing is the list's business."""
-    by_id = {sequence.seq_id: sequence for sequence in reversed(have.sequences)}
-    for wanted in want.sequences:
-        if wanted.seq_id in by_id:
-            name = f"sequence {wanted.seq_id}"
-            there = by_id[wanted.seq_id]
-            yield from _number("fields", f"{name}: kv_count", wanted.kv_count, there.kv_count)
-            if wanted.l1 != there.l1 or wanted.tables != there.tables or wanted.table is not there.table:
-                yield from _tables(name, wanted, there)
-    if len(have.sequences) == len(want.sequences):
-        for wanted, there in zip(want.sequences, have.sequences, strict=True):
-            if wanted.seq_id not in by_id:
-                yield from _number("fields", f"sequence {wanted.seq_id}: seq_id", wanted.seq_id, there.seq_id)
+    for seq_id, wanted in want["sequences"].items():
+        there = have["sequences"].get(seq_id)
+        if there is not None and there != wanted:
+            name = f"sequence {seq_id}"
+            yield from _number("fields", f"{name}: kv_count", wanted["kv_count"], there["kv_count"])
+            yield from _tables(f"{name}: block_table", wanted["block_table"], there["block_table"])
+    if len(have["active_seqs"]) == len(want["active_seqs"]):
+        for right, left in zip(want["active_seqs"], have["active_seqs"], strict=True):
+            if str(right) not in have["sequences"]:
+                yield from _number("fields", f"sequence {right}: seq_id", right, left)
 
 
-def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Difference]:
-    if have.table is not want.table:
-        yield _table_pointer(f"{name}: block_table", want.table, have.table)
-    for slot, (wanted, actual) in enumerate(zip(want.l1, have.l1, strict=False)):
-        field = f"{name}: block_table[{slot}]"
-        if wanted is not actual:
-            yield _table_pointer(field, wanted, actual)
-        wanted_table, actual_table = want.tables[slot], have.tables[slot]
-        if wanted_table is not None and actual_table is not None and wanted_table != actual_table:
-            yield from _entries(field, tuple(wanted_table), tuple(actual_table))
+def _tables(name: str, want: Any, have: Any) -> Iterator[Difference]:
+    if not isinstance(want, list) or not isinstance(have, list):
+        if want != have:
+            yield _table_pointer(name, "an L1 table", want, have)
+        return
+    for slot, (wanted, actual) in enumerate(zip(want, have, strict=False)):
+        if wanted != actual:
+            field = f"{name}[{slot}]"
+            if isinstance(wanted, list) and isinstance(actual, list):
+                yield from _entries(field, tuple(wanted), tuple(actual))
+            else:
+                yield _table_pointer(field, "an L2 table", wanted, actual)
 
 
-def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
-    words = {Pointer.OK: "an L2 table" if "[" in field else "an L1 table", Pointer.NULL: "NULL"}
-    return Difference(
-        facet="tables",
-        field=field,
-        expected=words.get(want, pointer_name(want)),
-        actual=words.get(have, pointer_name(have)),
-        tags=frozenset({"shape", have.name.lower(), *([STILL_EMPTY] if have is Pointer.NULL else [])}),
-    )
+def _table_pointer(field: str, table: str, want: Any, have: Any) -> Difference:
+    wanted, actual = (table if isinstance(pointer, list) else pointer_name(pointer) for pointer in (want, have))
+    empty = [STILL_EMPTY] if have is None else []
+    tags = frozenset({"shape", pointer_tag(have), *empty})
+    return Difference(facet="tables", field=field, expected=wanted, actual=actual, tags=tags)
 
 
 @lru_cache(maxsize=1024)
@@ -279,7 +261,7 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
     yield from _unset_tag(have)
 
 
-_SIGN_EXTENSIONS = (0, 0xFFFFFFFF)
+_SIGN_EXTENSIONS = (0, -1)
 """The upper half of an int in 8 bytes."""
 
 _MOST = 96  # a zeroed pool differs in thousands of words; nobody reads more than a few
@@ -296,11 +278,10 @@ class PoolFacets:
         self.stored: frozenset[int] = frozenset()
         """The words that differ because kv_data was stored, at a wrong place or in a wrong size."""
 
-    def differences(self, want: Slot, have: Slot) -> Iterator[Difference]:
+    def differences(self, wanted: list[int], actual: list[int]) -> Iterator[Difference]:
         """The words that differ, that of kv_data first."""
-        if want.region == have.region:
+        if wanted == actual:
             return
-        wanted, actual = array("I", want.region), array("I", have.region)
         self.stored = self._stored(wanted, actual)
         places = [place for place, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b]
         places.sort(key=lambda place: place != self.target)  # the target word says most about an append
@@ -325,7 +306,7 @@ class PoolFacets:
             return "untouched"
         return "copied" if self.effects.copied and place not in self.stored else "written"
 
-    def _stored(self, wanted: array[int], actual: array[int]) -> frozenset[int]:
+    def _stored(self, wanted: list[int], actual: list[int]) -> frozenset[int]:
         """Return the words in which a copying append left kv_data, wholly or in part, where something else belongs.
 
         They are looked for by its bytes, at any offset outside the shared block, which nobody may write; only one place
@@ -373,12 +354,12 @@ class PoolFacets:
         """The word that an append stores."""
         if self.operation.name != "append_kv":
             return None
-        return self.operation.numbers[1] & 0xFFFFFFFF
+        return self.operation.numbers[1]
 
 
-def _starts(words: array[int], word: int) -> Iterator[int]:
+def _starts(words: list[int], word: int) -> Iterator[int]:
     """Yield the offsets, in bytes, at which the bytes of `word` stand."""
-    region, data = words.tobytes(), array("I", [word]).tobytes()
+    region, data = array("i", words).tobytes(), array("i", [word]).tobytes()
     start = region.find(data)
     while start >= 0:
         yield start

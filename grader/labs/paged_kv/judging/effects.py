@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from dataclasses import dataclass
 
 from grader.core.judgement import Difference
 from grader.core.model import Access, MemorySpan
-from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, entry_name
+from grader.labs.paged_kv.judging.names import entry_name
+from grader.labs.paged_kv.judging.recovery import State
 from grader.labs.paged_kv.judging.situations import situation, with_situation
 from reference.operation import Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
@@ -82,25 +83,15 @@ class BlockChoice:
     right: int
     """The block that belongs at this logical block of that sequence: the difference names this entry alone."""
 
-    def corrected(self, state: RecordState, number: int) -> RecordState:
+    def corrected(self, state: State, number: int) -> State:
         """Return a state in which engine `number` has the right block in that entry, and all else as it is."""
-        slots = list(state.slots)
-        engine = slots[number - 1].engine
-        assert engine is not None
-        sequences = [
-            self._corrected(sequence) if sequence.seq_id == self.seq_id else sequence for sequence in engine.sequences
-        ]
-        slots[number - 1] = replace(slots[number - 1], engine=replace(engine, sequences=sequences))
-        return replace(state, slots=slots)
-
-    def _corrected(self, sequence: SequenceState) -> SequenceState:
+        corrected = deepcopy(state)
         l1, l2 = divmod(self.logical, L2_PT_SIZE)
-        tables = list(sequence.tables)
-        tables[l1] = array("i", [self.right if at == l2 else block for at, block in enumerate(tables[l1] or ())])
-        return replace(sequence, tables=tables)
+        corrected[str(number)]["engine"]["sequences"][str(self.seq_id)]["block_table"][l1][l2] = self.right
+        return corrected
 
 
-def own_choice(effects: Effects, before: EngineState, after: EngineState) -> BlockChoice | None:
+def own_choice(effects: Effects, before: State, after: State) -> BlockChoice | None:
     """What a program took in a call, if it is not what the oracle took.
 
     A block in use counts, and so does what is no block where the call counted one. None when the first free blocks
@@ -110,11 +101,11 @@ def own_choice(effects: Effects, before: EngineState, after: EngineState) -> Blo
     if blocks is None or blocks == effects.taken:
         return None
     could_be = len(set(blocks)) == len(blocks) and all(
-        _is_block(block, before) and before.ref_count[block] == 0 and _is_used(block, after) for block in blocks
+        _is_block(block, before) and before["ref_count"][block] == 0 and _is_used(block, after) for block in blocks
     )
-    if not could_be and after.ref_count and all(_is_used(block, after) for block in effects.taken):
+    if not could_be and isinstance(after["ref_count"], list) and all(_is_used(block, after) for block in effects.taken):
         return None
-    counted = before.free_local_blocks - after.free_local_blocks == len(blocks)
+    counted = before["free_local_blocks"] - after["free_local_blocks"] == len(blocks)
     for place, (want, took) in enumerate(zip(effects.taken, blocks, strict=True)):
         was_taken = _is_used(took, after) if _is_block(took, before) else counted
         if took != want and was_taken and not (effects.copied and took == effects.copied[0]):
@@ -141,21 +132,25 @@ def _difference(effects: Effects, place: int, took: int) -> Difference:
     )
 
 
-def _is_block(block: int, state: EngineState) -> bool:
-    return 0 <= block < len(state.ref_count)
+def _is_block(block: int, state: State) -> bool:
+    return isinstance(state["ref_count"], list) and 0 <= block < len(state["ref_count"])
 
 
-def _is_used(block: int, state: EngineState) -> bool:
+def _is_used(block: int, state: State) -> bool:
     """Is it in use, as far as the program's array can be read?"""
-    return not _is_block(block, state) or state.ref_count[block] != 0
+    return not _is_block(block, state) or state["ref_count"][block] != 0
 
 
-def _mapped(effects: Effects, state: EngineState) -> tuple[int, ...] | None:
+def _mapped(effects: Effects, state: State) -> tuple[int, ...] | None:
     """What the tables have where the blocks of these effects belong; None when one of them cannot be read."""
-    sequence = next((sequence for sequence in state.sequences if sequence.seq_id == effects.seq_id), None)
-    if sequence is None or not sequence.tables:
-        return None
+    tables = entries_of(state["sequences"].get(str(effects.seq_id)))
     places = [divmod(effects.logical + number, L2_PT_SIZE) for number, _ in enumerate(effects.taken)]
-    tables = [sequence.tables[l1] for l1, _ in places]
-    entries = [table[l2] for table, (_, l2) in zip(tables, places, strict=True) if table is not None]
-    return tuple(entries) if len(entries) == len(places) else None
+    if not all(l1 < len(tables) and tables[l1] for l1, _ in places):
+        return None
+    return tuple(tables[l1][l2] for l1, l2 in places)
+
+
+def entries_of(sequence: State | None) -> list[list[int]]:
+    """The entries of each L2 table, none where it is NULL or cannot be read."""
+    tables = sequence["block_table"] if sequence is not None else ()
+    return [table if isinstance(table, list) else [] for table in tables] if isinstance(tables, list) else []

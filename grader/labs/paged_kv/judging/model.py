@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from grader.core.judgement import Difference, Judgement
 from grader.core.model import MemorySpan
 from grader.labs.paged_kv.judging import effects
-from grader.labs.paged_kv.judging.describe import described, reply_text
 from grader.labs.paged_kv.judging.differences import differences, standing
 from grader.labs.paged_kv.judging.effects import BlockChoice, Effects, own_choice
-from grader.labs.paged_kv.judging.record import (
-    MORE_SEQUENCES,
-    RecordState,
-    ReplyKind,
-    decode,
-    encode,
-    plain,
-    same_state,
-    state_of,
-)
-from grader.labs.paged_kv.judging.recovery import RecoveredEngine, recounted, repaired
+from grader.labs.paged_kv.judging.names import described, returned_text, sequence_name
+from grader.labs.paged_kv.judging.recovery import RecoveredEngine, State, recounted, repaired
 from grader.labs.paged_kv.judging.situations import MAKERS, ids_of
+from grader.runtime.native import values
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn
+from reference.paged_kv.constants import BLOCK_SIZE, L1_PT_SIZE, L2_PT_SIZE
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.oracle import PagedKV
+from reference.paged_kv.pool import region_words
+
+MORE_SEQUENCES = 4
+"""A list is followed for so many sequences more than calls could have made; driver.c has the same number."""
 
 _REFUSALS = ("NULL", "-1")  # Tasks 1 to 5: what a call that must fail returns
-_NOTHING = (ReplyKind.NOTHING, 0)
-_REPLIES = {
-    "": _NOTHING,
-    "0": (ReplyKind.INT, 0),
-    "-1": (ReplyKind.INT, -1),
-    "NULL": (ReplyKind.NULL, 0),
-    "engine": (ReplyKind.ENGINE, 0),
-}
+_RETURNED = {"": None, "0": 0, "-1": -1, "NULL": None, "engine": "engine"}
 _MOST_DECODED = 4  # judging one operation looks at the records before and after it several times
 
 
-def reply_words(operation: Operation, reply: Reply) -> tuple[ReplyKind, int]:
-    """Return a reply of the oracle as a record has it."""
-    return (ReplyKind.SEQUENCE, ids_of(operation)[-1]) if reply.text == "seq" else _REPLIES[reply.text]
+def record_of(operation: Operation, reply: Reply, state: State) -> State:
+    """Return a reply and a state of the oracle as the driver says them."""
+    returned = sequence_name(ids_of(operation)[-1]) if reply.text == "seq" else _RETURNED[reply.text]
+    return {"reply": {"returned": returned}, "state": state}
 
 
 class PagedKVModel:
@@ -54,27 +44,27 @@ class PagedKVModel:
         self.slots = range(1, max({operation.target or 1 for operation in trace.operations}, default=1) + 1)
         self.effects = Effects(Reply(text=""))
         """Of the last call or poke."""
-        self._reply = _NOTHING
+        self._last = Operation(name="")
         self._blocks: list[int] | None = None
         """The blocks that the program took in the call that is judged, in the place of the first free ones."""
         self._most_sequences = MORE_SEQUENCES + sum(
             operation.name in (*MAKERS, "add_sequence") for operation in trace.operations
         )
-        self._decoded: dict[bytes, RecordState] = {}
-        self._judged: tuple[bytes, RecordState | None] = (b"", None)
-        """The record that was judged last, and what the oracle had in its place."""
+        self._decoded: dict[bytes, State] = {}
+        self._judged: tuple[bytes, State | None] = (b"", None)
+        """The record that was judged last, and the state that the oracle had in its place."""
         self._compared: Callable[[], bytes] = self.record
         """Makes the record with which the operation that was judged last was compared."""
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""
         self.effects = effects.apply(self.oracle, operation)
-        self._reply = reply_words(operation, self.effects.reply)
+        self._last = operation
         return self.effects.reply
 
     def record(self) -> bytes:
-        """All bytes that a white-box test may see after the last operation (record.py)."""
-        return encode(self._state())
+        """All that a white-box test may see after the last operation, as named values."""
+        return values.encode(self._record())
 
     def allowed(self) -> tuple[MemorySpan, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
@@ -86,7 +76,7 @@ class PagedKVModel:
 
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in. Raises `CannotGoOn` when nothing follows from it."""
-        self._take_over(self._repaired(record))
+        self.oracle.restore(self._repaired(record))
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
@@ -110,19 +100,19 @@ class PagedKVModel:
         reply = self.effects.reply
         known: frozenset[Difference] = frozenset()
         if before is not None and start is not None:
-            left = self._decode(before)
-            expected = self._with_untouched(right, left, operation, reply)
+            left = self._decode(before)["state"]
+            expected = {**right, "state": self._with_untouched(right["state"], left, operation, reply)}
             known = standing(operation.target or 1, repaired=start, left=left)
         seed = self.oracle.seed
         others = differences(operation, self.effects, expected=expected, actual=after, seed=seed, known=known)
-        self._judged = actual, right
+        self._judged = actual, right["state"]
         self._compared = partial(_compared, expected, operation.target or 1, choice, old_faults=bool(known))
-        text = reply_text(operation, after.reply_kind, after.reply_value)
+        text = returned_text(after["reply"]["returned"], operation)
         return Judgement(
             expected=reply,
             actual=Reply(text=text, refused=text in _REFUSALS),
             differences=(*([choice.difference] if choice is not None else []), *others),
-            unchanged=before is not None and same_state(before, actual),
+            unchanged=before is not None and self._decode(before)["state"] == after["state"],
         )
 
     def compared(self) -> bytes:
@@ -131,76 +121,114 @@ class PagedKVModel:
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The record as plain values by the handout's names."""
-        return described(self._decode(record), self.oracle.seed)
+        return described(self._decode(record), self.oracle.seed, len(self.slots))
 
     def _recovered(self, pool: memoryview, blocks: int) -> Engine:
         return RecoveredEngine(pool, blocks, self._blocks)
 
-    def _take_over(self, state: RecordState, blocks: list[int] | None = None) -> None:
-        self._reply = (state.reply_kind, state.reply_value)
+    def _redo(self, start: State | None, operation: Operation, blocks: list[int] | None = None) -> State:
+        """Do an operation again from this state, taking these blocks; return the record after it."""
         self._blocks = blocks
-        self.oracle.restore(plain(state))
-
-    def _redo(self, start: RecordState | None, operation: Operation, blocks: list[int] | None = None) -> RecordState:
-        """Do an operation again from this state, taking these blocks; return the state after it."""
-        if start is None:
-            self.oracle.restore({})
-        else:
-            self._take_over(start, blocks)
+        self.oracle.restore(start or {})
         self.apply(operation)
-        try:
-            return self._state()
-        except OverflowError as error:
-            raise CannotGoOn("a number no longer fits into an int") from error
+        return self._record()
 
-    def _state(self) -> RecordState:
-        return state_of(*self._reply, self.oracle.state(), len(self.slots))
+    def _record(self) -> State:
+        return record_of(self._last, self.effects.reply, self.oracle.state())
 
-    def _with_untouched(self, right: RecordState, left: RecordState, operation: Operation, reply: Reply) -> RecordState:
+    def _with_untouched(self, right: State, left: State, operation: Operation, reply: Reply) -> State:
         """What a call must leave alone stays as the program `left` it before, earlier mistakes and all.
 
         That is every other engine, and this one too when the call must fail.
         """
         fails = reply.refused and operation.name != "llm_init"
-        pairs = zip(self.slots, right.slots, left.slots, strict=True)
-        slots = [old if fails or number != operation.target else new for number, new, old in pairs]
-        return replace(right, slots=slots)
+        return {
+            number: left.get(number, slot) if fails or int(number) != operation.target else slot
+            for number, slot in right.items()
+        }
 
-    def _repaired(self, record: bytes) -> RecordState:
-        return repaired(self._decode(record), self._right_of(record))
+    def _repaired(self, record: bytes) -> State:
+        return repaired(self._decode(record)["state"], self._right_of(record))
 
-    def _right_of(self, record: bytes | None) -> RecordState | None:
+    def _right_of(self, record: bytes | None) -> State | None:
         """What the oracle had where the program left this record, if that was judged last."""
         actual, right = self._judged
         return right if record is not None and actual == record else None
 
-    def _decode(self, record: bytes) -> RecordState:
+    def _decode(self, record: bytes) -> State:
         """The record, decoded; nobody may change it, because the last few are kept."""
         if record not in self._decoded:
-            try:
-                state = decode(record, len(self.slots), sequences=self._most_sequences)
-            except ValueError as error:
-                raise CannotGoOn(str(error)) from error
+            decoded = _checked(values.decode(record), self._most_sequences)
             if len(self._decoded) >= _MOST_DECODED:
                 self._decoded.pop(next(iter(self._decoded)))
-            self._decoded[record] = state
+            self._decoded[record] = decoded
         return self._decoded[record]
 
-    def _own_choice(self, start: RecordState | None, operation: Operation, after: RecordState) -> BlockChoice | None:
-        number = (operation.target or 1) - 1
-        engine = after.slots[number].engine
-        before = start.slots[number].engine if start is not None else None
+    def _own_choice(self, start: State | None, operation: Operation, after: State) -> BlockChoice | None:
+        number = str(operation.target or 1)
+        before, engine = ((state or {}).get(number, {}).get("engine") for state in (start, after["state"]))
         return own_choice(self.effects, before, engine) if before is not None and engine is not None else None
 
 
-def _compared(expected: RecordState, number: int, choice: BlockChoice | None, *, old_faults: bool) -> bytes:
+def _compared(expected: State, number: int, choice: BlockChoice | None, *, old_faults: bool) -> bytes:
     """Return the record that engine `number` was compared with. Raises `CannotGoOn` where it cannot be told alone."""
     if old_faults:
         raise CannotGoOn("a part of the state was impossible before the call; what of it still stands is not judged")
-    return encode(expected if choice is None else choice.corrected(expected, number))
+    state = expected["state"] if choice is None else choice.corrected(expected["state"], number)
+    return values.encode({**expected, "state": state})
 
 
-def _check_pools(right: RecordState, actual: RecordState) -> None:
+def _check_pools(right: State, actual: State) -> None:
     """They are not the program's to choose. Raises `CannotGoOn` for others than the trace makes."""
-    if [slot.pool_bytes for slot in right.slots] != [slot.pool_bytes for slot in actual.slots]:
+    sizes = [{number: slot["pool_bytes"] for number, slot in record["state"].items()} for record in (right, actual)]
+    if sizes[0] != sizes[1]:
         raise CannotGoOn("a record tells of another pool than llm_init was given")
+
+
+def _checked(record: Any, most: int) -> State:
+    """Return a record that has the parts that the driver writes. Raises `CannotGoOn` for one of a forger."""
+    match record:
+        case {"reply": {"returned": None | int() | str() | dict()}, "state": dict(state)}:
+            for slot in state.values():
+                _check_slot(slot, most)
+            return record  # type: ignore[no-any-return]
+    raise CannotGoOn("its state could not be read")
+
+
+def _check_slot(slot: Any, most: int) -> None:
+    match slot:
+        case {"pool_bytes": int(size), "region": list(region), "engine": engine} if _is_words(
+            region, region_words(size)
+        ):
+            if engine is None:
+                return
+            match engine:
+                case {
+                    "total_local_blocks": int(),
+                    "free_local_blocks": int(),
+                    "ref_count": counts,
+                    "active_seqs": list(ids),
+                    "sequences": dict(sequences),
+                } if _is_words(ids) and (not isinstance(counts, list) or _is_words(counts, size // BLOCK_SIZE)):
+                    if len(ids) > most:
+                        sentence = f"active_seqs leads to {len(ids)} sequences, and all calls of the case make no more"
+                        raise CannotGoOn(f"{sentence} than {most}")
+                    if set(map(str, ids)) == sequences.keys() and all(map(_is_sequence, sequences.values())):
+                        return
+    raise CannotGoOn("its state could not be read")
+
+
+def _is_sequence(sequence: Any) -> bool:
+    match sequence:
+        case {"kv_count": int(), "block_table": list(tables)}:
+            return len(tables) == L1_PT_SIZE and all(
+                _is_words(table, L2_PT_SIZE) for table in tables if isinstance(table, list)
+            )
+        case {"kv_count": int(), "block_table": _}:
+            return True
+    return False
+
+
+def _is_words(items: Any, count: int | None = None) -> bool:
+    """Whether it is a list of (so many) ints."""
+    return (count is None or len(items) == count) and all(type(item) is int for item in items)

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from grader.core.judgement import STILL_EMPTY, UNFILLED, Difference
-from grader.labs.paged_kv.judging.effects import Effects
-from grader.labs.paged_kv.judging.record import EngineState, Pointer, RecordState, SequenceState, entry_name
+from grader.labs.paged_kv.judging.effects import Effects, entries_of
+from grader.labs.paged_kv.judging.names import entry_name
+from grader.labs.paged_kv.judging.recovery import State
 from grader.labs.paged_kv.judging.situations import ids_of
 from reference.operation import Operation
 from reference.paged_kv.constants import L2_PT_SIZE
@@ -22,12 +23,12 @@ def with_notes(
     operation: Operation,
     effects: Effects,
     *,
-    expected: RecordState,
-    actual: RecordState,
+    expected: State,
+    actual: State,
 ) -> list[Difference]:
     """The same differences; those of the wrong sequence, engine or slot have a note and a tag that say so."""
     number = operation.target or 1
-    want, have = expected.slots[number - 1].engine, actual.slots[number - 1].engine
+    want, have = (state.get(str(number), {}).get("engine") for state in (expected, actual))
     noted = [_engine(difference, number) for difference in differences]
     noted = list(_stored_elsewhere(noted))
     if effects.copied is not None:
@@ -85,13 +86,13 @@ def _stored_elsewhere(differences: Sequence[Difference]) -> Iterator[Difference]
 
 
 def _other_sequence(
-    differences: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
+    differences: Sequence[Difference], ids: Sequence[int], want: State, have: State
 ) -> Iterator[Difference]:
-    there = {sequence.seq_id: sequence for sequence in have.sequences}
+    there, last = have["sequences"], str(ids[-1])
     changed = {
-        f"sequence {sequence.seq_id}:": sequence.seq_id
-        for sequence in want.sequences
-        if sequence.seq_id not in ids[-1:] and there.get(sequence.seq_id) not in (None, sequence)
+        f"sequence {seq_id}:": int(seq_id)
+        for seq_id, sequence in want["sequences"].items()
+        if seq_id != last and there.get(seq_id) not in (None, sequence)
     }
     for difference in differences:
         other = next((seq_id for name, seq_id in changed.items() if name in difference.field), None)
@@ -100,21 +101,21 @@ def _other_sequence(
         elif len(ids) > 1 and other == ids[0]:
             note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
             yield _of_another(difference, note)
-        elif ids[-1] in there and there[ids[-1]] == _of(want, ids[-1]):
+        elif last in there and there[last] == want["sequences"].get(last):
             note = f"Sequence {ids[-1]} is as it must be, but sequence {other} changed too."
             yield replace(difference, note=note, tags=difference.tags | {"changed-too"})
         else:
             yield _of_another(difference, f"Sequence {ids[-1]} was asked for, but sequence {other} changed.")
 
 
-def _misplaced(differences: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
+def _misplaced(differences: Sequence[Difference], want: State, have: State) -> Iterator[Difference]:
     """A block that is mapped at another place, one too many, and one that nobody took though it is free."""
     if all(difference.facet != "tables" for difference in differences):
         yield from differences
         return
     wanted, mapped = _places(want), _places(have)
-    free = [block for block, count in enumerate(have.ref_count) if count == 0]
-    ends = {0, len(have.ref_count) - 1}
+    free = [block for block, count in enumerate(have["ref_count"]) if count == 0]
+    ends = {0, len(have["ref_count"]) - 1}
     for difference in differences:
         if difference.facet != "tables" or "[" not in difference.field:
             yield difference
@@ -131,8 +132,8 @@ def _misplaced(differences: Sequence[Difference], want: EngineState, have: Engin
             yield replace(difference, note=note, tags=difference.tags | {"misplaced"})
         elif (
             UNFILLED in difference.tags
-            and 0 <= here < len(have.ref_count)
-            and have.ref_count[here] > want.ref_count[here]
+            and 0 <= here < len(have["ref_count"])
+            and have["ref_count"][here] > want["ref_count"][here]
         ):
             yield replace(difference, tags=difference.tags - {UNFILLED} | {"one-too-many"})
         elif "mapping" in difference.tags and here == UNMAPPED and there in free and ends.issuperset(free):
@@ -144,19 +145,19 @@ def _misplaced(differences: Sequence[Difference], want: EngineState, have: Engin
             yield difference
 
 
-def _lost_entries(differences: Sequence[Difference], effects: Effects, have: EngineState) -> Iterator[Difference]:
+def _lost_entries(differences: Sequence[Difference], effects: Effects, have: State) -> Iterator[Difference]:
     """Entries without a block that another entry shows to be lost, not missing.
 
     That is one before a mapped entry of its table, as they are mapped in turn, or in an append any entry but its own.
     """
-    mapped = [sequence for sequence in have.sequences if sequence.seq_id == effects.seq_id]
+    mapped = have["sequences"].get(str(effects.seq_id))
     for difference in differences:
         place = _LOGICAL.search(difference.field) if difference.facet == "tables" else None
-        if place is None or not mapped or not {"mapping", STILL_EMPTY} <= difference.tags:
+        if place is None or mapped is None or not {"mapping", STILL_EMPTY} <= difference.tags:
             yield difference
             continue
         l1, l2 = map(int, place.groups())
-        later = [block for block in (mapped[0].tables[l1] or ())[l2 + 1 :] if block >= 0]
+        later = [block for table in entries_of(mapped)[l1 : l1 + 1] for block in table[l2 + 1 :] if block >= 0]
         is_own = (l1, l2) == divmod(effects.logical, L2_PT_SIZE)
         appends = len(effects.taken) == 1 and effects.stored is not None
         lost = not is_own if appends else later
@@ -173,14 +174,14 @@ def _entry(place: str) -> str:
     return place.rpartition(": ")[2]
 
 
-def _places(engine: EngineState) -> dict[int, list[str]]:
+def _places(engine: State) -> dict[int, list[str]]:
     """Where each block is mapped."""
     places: dict[int, list[str]] = {}
-    for sequence in engine.sequences:
-        for l1, table in enumerate(sequence.tables):
-            for l2, block in enumerate(table if table is not None else ()):
+    for seq_id, sequence in engine["sequences"].items():
+        for l1, table in enumerate(entries_of(sequence)):
+            for l2, block in enumerate(table):
                 if block >= 0:
-                    places.setdefault(block, []).append(entry_name(sequence.seq_id, l1, l2))
+                    places.setdefault(block, []).append(entry_name(seq_id, l1, l2))
     return places
 
 
@@ -192,13 +193,11 @@ def _block(text: str) -> int:
         return -2
 
 
-def _other_freed(
-    differences: Sequence[Difference], asked: int, want: EngineState, have: EngineState
-) -> list[Difference]:
+def _other_freed(differences: Sequence[Difference], asked: int, want: State, have: State) -> list[Difference]:
     """Another sequence left the list than the one that must."""
-    left = [sequence.seq_id for sequence in have.sequences]
-    whole = have.list_pointer is Pointer.OK  # else nobody knows what stands behind the place where it breaks off
-    gone = ", ".join(str(sequence.seq_id) for sequence in want.sequences if whole and sequence.seq_id not in left)
+    left = have["active_seqs"]
+    whole = "next" not in have  # else nobody knows what stands behind the place where it breaks off
+    gone = ", ".join(str(seq_id) for seq_id in want["active_seqs"] if whole and seq_id not in left)
     still = ", which is still in the list" if asked in left else ""
     note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
     return [
@@ -209,26 +208,24 @@ def _other_freed(
     ]
 
 
-def _other_parent(
-    differences: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
-) -> list[Difference]:
+def _other_parent(differences: Sequence[Difference], ids: Sequence[int], want: State, have: State) -> list[Difference]:
     """The child has the blocks of a sequence that is not its parent."""
     parent_id, child_id = ids
-    mine, right = _of(have, child_id), _of(want, child_id)
-    if mine is None or right is None or mine.tables == right.tables:
+    mine, right = (engine["sequences"].get(str(child_id), {}).get("block_table") for engine in (have, want))
+    if mine is None or right is None or mine == right:
         return list(differences)
-    others = (other for other in want.sequences if other.seq_id not in ids and other.tables == mine.tables)
+    others = (
+        seq_id
+        for seq_id, sequence in want["sequences"].items()
+        if int(seq_id) not in ids and sequence["block_table"] == mine
+    )
     other = next(others, None)
     if other is None:
         return list(differences)
-    note = f"The child has the blocks of sequence {other.seq_id}; its parent is sequence {parent_id}."
+    note = f"The child has the blocks of sequence {other}; its parent is sequence {parent_id}."
     field = f"sequence {child_id}: block_table"
     return [_of_another(difference, note) if field in difference.field else difference for difference in differences]
 
 
 def _of_another(difference: Difference, note: str) -> Difference:
     return replace(difference, note=note, tags=difference.tags | {"other-sequence"})
-
-
-def _of(engine: EngineState, seq_id: int) -> SequenceState | None:
-    return next((sequence for sequence in engine.sequences if sequence.seq_id == seq_id), None)

@@ -43,6 +43,7 @@ static void keep_or_bring_back(int level, int back)
     left = LEVEL_ROOM;
     brings_back = back;
     heap_parts(part);
+    lent_parts(part);
     lab_parts(part);
 }
 
@@ -98,7 +99,7 @@ static void do_call(int level, int32_t number)
     now.operation = (state_count - 1) * call_count + number;
     reply_nothing();
     enter_call();
-    lab_apply(&calls[number], NULL);
+    lab_apply(&calls[number]);
     leave_call();
     check_canaries();
 }

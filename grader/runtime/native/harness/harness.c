@@ -238,6 +238,7 @@ static int run_case(const struct one_case *one)
     errno = 0; /* as at the start of a program */
     now.failing = now.lines || now.closure ? 0 : one->failing;
     const int32_t *behind = behind_arguments(one);
+    take_all_back();
     lab_start(one->settings);
     if (!MEMCHECK && now.closure) {
         if (!run_closure(one->calls, one->operations, behind, one->failing))
@@ -256,7 +257,9 @@ static int run_case(const struct one_case *one)
         enter_call();
         if (now.lines)
             watch_lines(i == one->failing);
-        int fits = lab_apply(&one->calls[i], contracts ? &contracts[i] : NULL);
+        begin_contract(contracts ? &contracts[i] : NULL);
+        int fits = lab_apply(&one->calls[i]);
+        end_contract();
         leave_call();
         if (now.lines)
             watch_lines(0);

@@ -19,38 +19,22 @@ int64_t harness_number(const struct call *call, int place);
 const int32_t *harness_ints(const struct call *call, int place, size_t *count);
 const char *harness_bytes(const struct call *call, int place, size_t *count);
 
-enum { MOST_SPANS = 2 };
-
-/* The bytes of a lab's memory that one call may touch; all others are then forbidden. Used under Valgrind only, where
- * no state is judged. `on`: 0 when nothing is forbidden. */
-struct contract {
-    int32_t on;
-    struct span {
-        int32_t target, start, length; /* of which engine's memory; length 0: no span */
-    } may[MOST_SPANS];
-};
-
 /* What a pointer of the student's code points to; what reads a record has the same numbers (native/values.py). */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
 /* --- functions of the lab: those behind lab_parts have a default (values.c) -------------------------------------- */
 
-/* Do one operation, with harness_forbid around it where there is a contract (NULL: natively).
- * Returns 0 for a poke that does not fit the state; the case ends there. */
-int lab_apply(const struct call *call, const struct contract *contract);
-/* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
+/* Do one operation. Returns 0 for a poke that does not fit the state; the case ends there. */
+int lab_apply(const struct call *call);
+/* Write the state as named values. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
-/* Pass every part of the memory of the lab that a call changes, its own and that which it lends. The parts, and what was
- * passed before them, may be written anew by `part`; see closure.c. */
+/* Pass every variable of the driver that a call changes. `part` may write them anew; see closure.c. */
 void lab_parts(void (*part)(void *start, size_t size));
 /* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. Default: fill
  * lab_parts with zeros. */
 void lab_start(const int32_t *settings);
 /* Return whether the last call said that it failed. Default: it replied -1 or null. */
 int lab_refused(void);
-/* Return whether this address lies in memory that the student's functions got from the lab, and must not free. Default:
- * it lends nothing. */
-int lab_lends(const void *address);
 /* Call harness_root with every pointer that the caller of the student's functions keeps. Default: with every word of
  * lab_parts. */
 void lab_roots(void);
@@ -59,12 +43,6 @@ void lab_roots(void);
 
 /* Marks large tables without an initial value: small variables then lie together, and fork copies few pages. */
 #define HARNESS_LARGE __attribute__((section(".bss.large")))
-/* Make and remove `size` bytes of zeros that belong neither to the student's code nor to any heap. */
-void *harness_pages(size_t size);
-void harness_drop(void *pages, size_t size);
-/* Let Valgrind report every access to these bytes, or no longer. Their content does not change. */
-void harness_forbid(const void *start, size_t size);
-void harness_allow(const void *start, size_t size);
 /* Return whether there are `need` bytes at `address`, by the table of the student's allocations. */
 enum pointer harness_pointer(const void *address, size_t need);
 /* Return whether these bytes lie outside their allocation and were never written. (The allocation is too small.) */
@@ -76,11 +54,6 @@ void harness_unfilled(const void *address);
 int harness_seen(const void *address);
 /* The block that this points to, if any, can still be reached and so is not lost. */
 void harness_root(const void *pointer);
-/* Append words to the record. */
-void harness_put(int32_t word);
-/* The same for a word that describes what lies at this address. */
-void harness_put_of(const void *address, int32_t word);
-void harness_put_words(const void *words, size_t count);
 /* --- the record as named values (values.c): lab_record calls begin_state, the functions below, and end_state. A name is
  * that of the reference's state, and NULL in a list. In the reference's order equal states are equal bytes. ---------- */
 
@@ -92,10 +65,16 @@ void put_number(const char *name, int64_t value);
 void put_int(const char *name, const int *where);
 void put_size(const char *name, const size_t *where);
 void put_ints(const char *name, const int *ints, size_t count);
+/* The same where entries behind the allocation count as `blank`. */
+void put_entries(const char *name, const int *ints, size_t count, int blank);
 void put_text(const char *name, const char *text);
-/* Return whether `need` bytes can be read at this address, and were not read before in this record. Otherwise the value
- * is put: null, or what is wrong with the pointer. */
-int put_pointer(const char *name, const void *address, size_t need);
+void put_null(const char *name);
+/* Return whether `need` bytes can be read behind the pointer that lies here, and were not read before in this record: the
+ * next value is what is there. Otherwise the value is put: null, or what is wrong with the pointer. */
+int put_pointer(const char *name, const void *pointer, size_t need);
+void put_unreadable(const char *name, const void *pointer, enum pointer kind);
+/* "text number", or the number alone for ""; until this is called twice more. */
+const char *harness_numbered(const char *text, int32_t number);
 void open_object(const char *name);
 void open_list(const char *name);
 void close_part(void);
@@ -107,6 +86,17 @@ void reply_pointer(const char *text, const void *address, size_t need);
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+/* Lend memory to the student's functions under a number below 16, in the place of what it had before; it is taken back
+ * when the case ends. Under Valgrind a call may touch only the bytes of it that the reference's call touches. */
+struct loan {
+    size_t size, guard, offset; /* guard: bytes before and behind it that nobody may touch; offset: from a boundary of 4096 */
+    int32_t seed;
+};
+void *harness_lend(int32_t number, const struct loan *loan);
+/* What was lent under the number, NULL for nothing; `size` may be NULL. */
+void *harness_lent(int32_t number, size_t *size);
+/* Its words, guards included. */
+void put_lent(const char *name, int32_t number);
 /* Called by lab_start: in this case each allocation lies below the one before, and not above it. */
 void harness_fall(void);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */

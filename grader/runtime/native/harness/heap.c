@@ -265,7 +265,7 @@ enum detail bad_free(uintptr_t at, const struct block *block)
 {
     if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1)) {
         const char *address = (const char *)at;
-        return lab_lends(address) ? POOL : in_statics(address, 1) ? STATIC : on_stack(address) ? STACK : FOREIGN;
+        return is_lent(address) ? POOL : in_statics(address, 1) ? STATIC : on_stack(address) ? STACK : FOREIGN;
     }
     if (block->freed)
         return DOUBLE_FREE;

@@ -42,6 +42,33 @@ void list_unfreed(void);
 void enter_call(void);
 void leave_call(void);
 
+/* Make and remove `size` bytes of zeros that belong neither to the student's code nor to any heap. */
+void *harness_pages(size_t size);
+void harness_drop(void *pages, size_t size);
+/* Let Valgrind report every access to these bytes, or no longer. Their content does not change. */
+void harness_forbid(const void *start, size_t size);
+void harness_allow(const void *start, size_t size);
+
+/* --- lent.c ---------------------------------------------------------------------------------------------- */
+
+enum { MOST_SPANS = 2 };
+
+/* The bytes that one call may touch of the memory that is lent; all others are then forbidden. Used under Valgrind only, where
+ * no state is judged. `on`: 0 when nothing is forbidden. */
+struct contract {
+    int32_t on;
+    struct span {
+        int32_t target, start, length; /* the number under which it is lent; length 0: no span */
+    } may[MOST_SPANS];
+};
+
+void begin_contract(const struct contract *contract);
+void end_contract(void);
+void take_all_back(void);
+int is_lent(const void *address);
+/* As lab_parts. */
+void lent_parts(void (*part)(void *start, size_t size));
+
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
 enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12, SUMS, REFUSED };
@@ -58,6 +85,13 @@ extern struct now {
 void send_frame(enum kind kind, const void *body, size_t length);
 void set_up_record(void);
 void send_record(void);
+/* Append words to the record. */
+void harness_put(int32_t word);
+/* The same for a word that describes what lies at this address. */
+void harness_put_of(const void *address, int32_t word);
+void harness_put_words(const void *words, size_t count);
+/* A value of words. */
+void put_words(const char *name, const void *words, size_t count);
 /* Let the lab write the record; returns its number of words. */
 size_t write_record(void);
 const int32_t *record_words(void);

@@ -17,6 +17,7 @@ static struct {
     int is_list, has_others; /* than ints */
 } parts[MOST_OPEN];
 static int open_parts;
+static const void *reached_by; /* the pointer through which the next value was reached */
 
 static struct {
     enum value kind; /* NOTHING, LONG, TEXT or UNREADABLE */
@@ -43,14 +44,21 @@ static void begin(const char *name, enum value kind)
     }
     if (name != NULL)
         put_text_words(name);
-    harness_put((int32_t)kind);
+    harness_put_of(reached_by, (int32_t)kind);
+    reached_by = NULL;
 }
 
-static void put_unreadable(const char *name, enum pointer pointer)
+void put_unreadable(const char *name, const void *pointer, enum pointer kind)
 {
-    begin(name, pointer == PTR_NULL ? NOTHING : UNREADABLE);
-    if (pointer != PTR_NULL)
-        harness_put((int32_t)pointer);
+    reached_by = pointer;
+    begin(name, kind == PTR_NULL ? NOTHING : UNREADABLE);
+    if (kind != PTR_NULL)
+        harness_put((int32_t)kind);
+}
+
+void put_null(const char *name)
+{
+    begin(name, NOTHING);
 }
 
 void put_number(const char *name, int64_t value)
@@ -84,12 +92,28 @@ void put_size(const char *name, const size_t *where)
     harness_put_of(words + 1, words[1]);
 }
 
-void put_ints(const char *name, const int *ints, size_t count)
+void put_words(const char *name, const void *words, size_t count)
 {
     begin(name, INTS);
     harness_put((int32_t)count);
+    harness_put_words(words, count);
+}
+
+void put_entries(const char *name, const int *ints, size_t count, int blank)
+{
+    if (count > 0 && !harness_outside(&ints[count - 1], sizeof *ints)) {
+        put_words(name, ints, count);
+        return;
+    }
+    begin(name, INTS);
+    harness_put((int32_t)count);
     for (size_t i = 0; i < count; i++)
-        harness_put_of(&ints[i], harness_outside(&ints[i], sizeof *ints) ? 0 : ints[i]);
+        harness_put_of(&ints[i], harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
+}
+
+void put_ints(const char *name, const int *ints, size_t count)
+{
+    put_entries(name, ints, count, 0);
 }
 
 void put_text(const char *name, const char *text)
@@ -98,14 +122,39 @@ void put_text(const char *name, const char *text)
     put_text_words(text);
 }
 
-int put_pointer(const char *name, const void *address, size_t need)
+int put_pointer(const char *name, const void *pointer, size_t need)
 {
-    enum pointer pointer = harness_pointer(address, need);
-    if (pointer == PTR_OK && harness_seen(address))
-        pointer = PTR_SHARED;
-    if (pointer != PTR_OK)
-        put_unreadable(name, pointer);
-    return pointer == PTR_OK;
+    const void *address = NULL;
+    if (!harness_outside(pointer, sizeof address))
+        memcpy(&address, pointer, sizeof address);
+    enum pointer kind = harness_pointer(address, need);
+    if (kind == PTR_OK && harness_seen(address))
+        kind = PTR_SHARED;
+    reached_by = pointer;
+    if (kind != PTR_OK)
+        put_unreadable(name, pointer, kind);
+    return kind == PTR_OK;
+}
+
+const char *harness_numbered(const char *text, int32_t number)
+{
+    enum { ROOM = 64, DIGITS = 10 };
+    static char texts[2][ROOM];
+    static int turn;
+    char digits[DIGITS], *to = texts[turn ^= 1];
+    int count = 0;
+    for (uint32_t left = number < 0 ? 0u - (uint32_t)number : (uint32_t)number; left || !count; left /= DIGITS)
+        digits[count++] = (char)('0' + left % DIGITS);
+    for (; *text != '\0' && to < texts[turn] + ROOM / 2; text++)
+        *to++ = *text;
+    if (to > texts[turn])
+        *to++ = ' ';
+    if (number < 0)
+        *to++ = '-';
+    while (count)
+        *to++ = digits[--count];
+    *to = '\0';
+    return texts[turn];
 }
 
 static void open_part(const char *name, enum value kind)
@@ -173,12 +222,6 @@ __attribute__((weak)) int lab_refused(void)
     return reply.kind == NOTHING || (reply.kind == LONG && reply.number == -1);
 }
 
-__attribute__((weak)) int lab_lends(const void *address)
-{
-    (void)address;
-    return 0;
-}
-
 static void root_words(void *start, size_t size)
 {
     void *const *words = start;
@@ -201,7 +244,7 @@ void begin_state(void)
     else if (reply.kind == TEXT)
         put_text("returned", reply.text);
     else
-        put_unreadable("returned", reply.kind == NOTHING ? PTR_NULL : (enum pointer)reply.number);
+        put_unreadable("returned", NULL, reply.kind == NOTHING ? PTR_NULL : (enum pointer)reply.number);
     close_part();
     open_object("state");
 }

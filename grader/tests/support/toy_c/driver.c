@@ -5,12 +5,11 @@
 enum { NEW, PUT, TAKE, FREE };
 static Ring *ring;
 
-int lab_apply(const struct call *call, const struct contract *contract)
+int lab_apply(const struct call *call)
 {
     size_t count;
     int value = 0, status = 0;
     const int32_t *values = harness_ints(call, 0, &count);
-    (void)contract;
     switch (call->code) {
     case NEW:
         ring = ring_new((int)harness_number(call, 0));
@@ -33,12 +32,12 @@ int lab_apply(const struct call *call, const struct contract *contract)
 void lab_record(void)
 {
     begin_state();
-    if (put_pointer("ring", ring, sizeof *ring)) {
+    if (put_pointer("ring", &ring, sizeof *ring)) {
         int room = ring->capacity > 0 ? ring->capacity : 1;
         open_object("ring");
         put_int("capacity", &ring->capacity);
         put_int("count", &ring->count);
-        if (put_pointer("values", ring->slots, (size_t)room * sizeof(int))) {
+        if (put_pointer("values", &ring->slots, (size_t)room * sizeof(int))) {
             open_list("values");
             for (int i = 0; i < ring->count && i < room; i++)
                 put_int(NULL, &ring->slots[(unsigned)(ring->first + i) % (unsigned)room]);

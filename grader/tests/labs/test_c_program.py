@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.labs import open_lab
-from grader.runtime.native.c_program import c_call, c_comment, c_string, fold
+from grader.labs.c_program import c_comment, c_string
 from grader.tests.support.chosen import few
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded
@@ -119,11 +119,13 @@ def test_a_failing_program_says_what_the_handout_wants(bench: Bench) -> None:
 
     assert done.exit_code == 1
     assert done.stdout == b""
-    assert re.sub(r"^repro.c:\d+", "repro.c", done.stderr.decode()).splitlines() == [
+    assert done.stderr.decode().splitlines()[:4] == [
         "repro.c: append_kv 2 77 -> 0 (line 10 of the case)",
-        "  the handout: Task 4: copy-on-write maps the new block in the appending sequence only",
-        "  sequence(engine, 2)->block_table[0][0] is 0, want 1",
+        "  the handout: Task 4: kv_count goes up by one and append_kv returns 0",
+        "  1.engine.free_local_blocks is 4, expected 3",
+        "  1.engine.ref_count[0] is 2, expected 1",
     ]
+    assert "  1.engine.sequences.2.block_table[0][0] is 0, expected 1" in done.stderr.decode().splitlines()
 
 
 def test_an_endless_loop_ends(bench: Bench) -> None:
@@ -138,33 +140,14 @@ def test_an_endless_loop_ends(bench: Bench) -> None:
     assert "does not come back" in said(done)
 
 
-def test_programs_are_short_and_need_only_the_handouts_header() -> None:
-    """At every cut of every case; repeated operations and states are loops."""
+def test_programs_need_only_the_handouts_header() -> None:
+    """At every cut of every case; a report shows them, so they are no longer than its page takes."""
     for case in cases().values():
         for operation in range(len(case.trace.operations))[-12:]:
             text = program_text(case, operation)
 
             assert re.findall(r'#include "(.*)"', text) == ["llm_memory.h"]
-            assert text.partition("static void the_case(void)")[2].partition("\n}\n")[0].count("\n") < 200, case.name
-
-
-def test_what_steps_evenly_is_one_loop() -> None:
-    """The loop's variable is a number that goes up by one; the others are written with it."""
-    (run,) = fold([(2, 10, 7), (3, 20, 7), (4, 30, 7)], lambda _: "", lambda item: item)
-
-    assert run.folded
-    assert run.texts() == ["i", "10 * i - 10", "7"]
-    assert list(run.looped(["a(i);"])) == ["for (i = 2; i <= 4; i++)", "    a(i);"]
-    assert list(run.looped(["a(i);", "b(i);"]))[-1] == "}"
-
-
-def test_what_steps_unevenly_is_no_loop() -> None:
-    """Nor are two items, items of two shapes, and numbers near the ends of an int."""
-    for numbers in ([1, 2, 4], [5, 6], [2**31 - 3, 2**31 - 2, 2**31 - 1]):
-        runs = list(fold(numbers, lambda _: "", lambda number: (number,)))
-
-        assert [run.texts() for run in runs] == [[str(number)] for number in numbers]
-    assert len(list(fold([1, 2, 3], lambda number: number == 2, lambda number: (number,)))) == 3
+            assert text.count("\n") < 2500, case.name
 
 
 def test_text_stays_inside_its_comment_or_string() -> None:
@@ -173,4 +156,3 @@ def test_text_stays_inside_its_comment_or_string() -> None:
     assert c_string('say "\\" what??/') == r'"say \"\\\" what?\?/"'
     assert c_string("a " * 60, column=5).count('"\n     "') == 1
     assert c_string("") == '""'
-    assert "\n     " in c_call("LIST", *map(str, range(60)))

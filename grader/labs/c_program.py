@@ -1,0 +1,225 @@
+"""A case of a C lab as one standalone program: the calls, the driver of the lab, and what must be there afterwards.
+
+Before the last operation the program checks only replies: it ends with the case's first bad operation, so all
+operations before it were right. It detects memory errors with its own malloc. A checked pattern around allocations
+would be shorter, but detects only writes, and only after the call.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grader.core.case import Case, Signature
+from grader.runtime.native import values
+from grader.runtime.native.project import CProject
+from reference.operation import NULL, Operation, Trace
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATE = Path(__file__).with_name("repro.c.jinja")
+_INTERFACE = Path(values.__file__).parent / "harness" / "harness.h"
+_WIDTH, _INDENT = 100, 4
+_INCLUDED = re.compile(r'#include ["<].*[">]\n')
+_COMMENT = re.compile(r"^ */\*.*?\*/\n", re.DOTALL | re.MULTILINE)
+_LENT = re.compile(r'put_lent\("(\w+)"')
+
+
+class _Expected(NamedTuple):
+    """What must be at a path: a text, or the list of this number, with so many ints."""
+
+    path: str
+    text: str | None
+    ints: int = 0
+    size: int = 0
+
+
+class _Line(NamedTuple):
+    """A call as the template writes it."""
+
+    code: int
+    target: int
+    first: int
+    count: int
+    text: str
+    sentence: int
+    reply: str
+
+
+def reproduce(
+    case: Case,
+    operation: int,
+    *,
+    project: CProject,
+    calls: Mapping[str, Signature],
+    settings: Callable[[Trace], tuple[int, ...]],
+    sentences: Callable[[], Mapping[str, str]],
+) -> str:
+    """Return a program of the case up to and including that operation, counted from 0.
+
+    `calls` are in the order of the driver's codes, `settings` are the numbers that it gets, `sentences` reads those of
+    the handout.
+    """
+    text, clauses = project.driver.read_text(encoding="utf-8"), sentences()
+    operations, last = case.trace.operations, case.trace.operations[operation]
+    parts = _Parts(case, list(calls), clauses, frozenset(_LENT.findall(text)))
+    closing = list(_closing(operations, operation, calls))
+    states = [values.decode(record)["state"] for record in case.expected.records[: operation + 1]]
+    lines = list(parts.lines([*range(operation + 1), *closing]))
+    expected = list(parts.flat(("state",), states[-1], states))
+    template = _environment().get_template(_TEMPLATE.name)
+    return template.render(
+        title=case.title,
+        name=case.name,
+        line=last.line,
+        clauses=[_cited(clauses, clause) for clause in case.handout],
+        command=project.command_with("repro.c", "repro"),
+        stops_in=last.name if calls[last.name].task else "",
+        before_it=sum(each.name == last.name for each in operations[:operation]),
+        header=project.header.name,
+        interface=_declarations(_INTERFACE.read_text(encoding="utf-8")),
+        driver=_INCLUDED.sub("", text),
+        starts="void lab_start(" in text,
+        settings=[*settings(case.trace), 0],
+        lines=lines,
+        last=operation + 1,
+        expected=expected or [_Expected("", "nothing")],  # so that there is one
+        lists=parts.lists,
+        arguments=parts.arguments,
+        sentences=parts.sentences,
+        refused=case.expected.replies[operation].refused,
+        ends=operation == len(operations) - 1 or bool(closing),
+    )
+
+
+def _closing(operations: Sequence[Operation], last: int, calls: Mapping[str, Signature]) -> Iterator[int]:
+    """Yield the operations after `last` that close what was opened up to there."""
+    opened: set[int | None] = set()
+    for number, each in enumerate(operations):
+        if calls[each.name].opens and number <= last:
+            opened.add(each.target)
+        elif calls[each.name].closes and each.target in opened:
+            opened.remove(each.target)
+            if number > last:
+                yield number
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts of the program that come of the case."""
+
+    case: Case
+    codes: list[str]
+    clauses: Mapping[str, str]
+    lent: frozenset[str]
+    lists: list[str] = field(default_factory=list)
+    """The lists of ints that the others refer to, by their number from 1."""
+    arguments: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+
+    def lines(self, chosen: Iterable[int]) -> Iterator[_Line]:
+        """Yield the calls of these numbers."""
+        for number in chosen:
+            operation, reply = self.case.trace.operations[number], self.case.expected.replies[number]
+            line = f" (line {operation.line} of the case)" if operation.line else ""
+            sentence = _cited(self.clauses, reply.clause) if reply.clause else ""
+            if sentence not in self.sentences:
+                self.sentences.append(sentence)
+            yield _Line(
+                code=self.codes.index(operation.name),
+                target=operation.target or 0,
+                first=len(self.arguments),
+                count=len(operation.arguments),
+                text=(f"{operation} -> {reply.text}" if reply.text else f"{operation} (by hand)") + line,
+                sentence=self.sentences.index(sentence),
+                reply=_text(values.decode(self.case.expected.records[number])["reply"]["returned"]),
+            )
+            self.arguments += map(self._argument, operation.arguments)
+
+    def flat(self, path: tuple[str, ...], value: Any, history: list[Any]) -> Iterator[_Expected]:
+        """Yield what a state says, by its paths, and of lent memory what changed; `history` are all states so far."""
+        if isinstance(value, dict):
+            for name, item in value.items():
+                inside = [state[name] for state in history if isinstance(state, dict) and name in state]
+                yield from self.flat((*path, name), item, inside)
+        elif isinstance(value, list) and all(isinstance(item, int) for item in value):
+            ints = value
+            if path[-1] in self.lent:
+                fresh = next(before for before in history if len(before) == len(value))
+                changes = [place for place, word in enumerate(value) if word != fresh[place]]
+                ints = [number for place in changes for number in (place, value[place])]
+            yield _Expected(_dotted(path), None, self._listed(ints), len(ints))
+        elif isinstance(value, list):
+            for place, item in enumerate(value):
+                yield from self.flat((*path[:-1], f"{path[-1]}[{place}]"), item, [])
+        elif value is not None:
+            yield _Expected(_dotted(path), _text(value))
+
+    def _argument(self, argument: Any) -> str:
+        if isinstance(argument, int):
+            return f"{{1, {argument}, NULL}}"
+        if argument is None or argument == NULL:
+            return "{0, 0, NULL}"
+        if isinstance(argument, str):
+            return f"{{2, {len(argument.encode())}, {c_string(argument)}}}"
+        return f"{{2, {len(argument)}, repro_list_{self._listed(argument)}}}"
+
+    def _listed(self, ints: Iterable[int]) -> int:
+        self.lists.append(", ".join(map(str, ints)) or "0")
+        return len(self.lists)
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return ".".join(path[1:])
+
+
+def _text(value: Any) -> str:
+    return "NULL" if value is None else str(value)
+
+
+def _declarations(header: str) -> str:
+    """The harness's interface without its comments and what the program declares itself."""
+    text = _COMMENT.sub("", header)
+    text = re.sub(r"struct call \{.*?\};\n", "", text, flags=re.DOTALL)
+    return re.sub(r"\n\n+", "\n", re.sub(r"#(?:ifndef|define) HARNESS_H\n|#include <.*>\n|#endif\n", "", text)).strip()
+
+
+def _cited(clauses: Mapping[str, str], clause: str) -> str:
+    """Return a sentence of the handout, with its place."""
+    return f"{clause.partition('/')[0]}: {clauses[clause]}"
+
+
+def c_comment(text: str) -> str:
+    """Return the text as it may stand in a C comment, on one line."""
+    apart = re.sub(r"(?<=[*/?])(?=[*/?])", " ", " ".join(text.split()))
+    return apart.replace("\\", "/") if apart.endswith("\\") else apart
+
+
+def c_string(text: str, *, column: int = 0) -> str:
+    """Return the text as a C string; a long text as several strings, each on a line that begins at `column`."""
+    width = _WIDTH - _INDENT - column - len('" ");')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
+    parts = textwrap.wrap(escaped, width, break_long_words=False, break_on_hyphens=False)
+    return '"' + (' "\n' + " " * column + '"').join(parts) + '"'
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - slow to import
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATE.parent),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - source text, no HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"comment": c_comment, "string": c_string}
+    return environment
