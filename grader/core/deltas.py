@@ -39,15 +39,16 @@ def restored(stored: Iterable[Delta]) -> tuple[bytes, ...]:
 
 
 def _delta(before: bytes, record: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield a record as a delta. What its middle takes over is as far from the start before, or from the end."""
+    """Yield a record as a delta. Its middle takes over what went on, is as far from the start or the end, or is found."""
     same = _same(before, record)
     tail = _same(before[same:][::-1], record[same:][::-1])
     end, shift = len(record) - tail, len(before) - len(record)
     start, stop, more = 0, same, b""
     for place in range(same, end, _CHUNK):
         chunk = record[place : min(place + _CHUNK, end)]
-        source = next((at for at in (place, place + shift) if before.startswith(chunk, at) and at >= 0), None)
-        if source is None:
+        known = next((at for at in (stop, place, place + shift) if at >= 0 and before.startswith(chunk, at)), -1)
+        source = known if known >= 0 else before.find(chunk)
+        if source < 0:
             more += chunk
         elif source == stop and not more:
             stop += len(chunk)

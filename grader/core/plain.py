@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from reference.oracle import Plain
 
 UNREADABLE = "!"
 """The key of a value that could not be read."""
@@ -13,6 +15,14 @@ EACH = "*"
 
 ABSENT: Final = object()
 """What stands at a path that leads nowhere."""
+
+
+class Codec(NamedTuple):
+    """How the plain values of a record become bytes, and bytes plain values; equal values are equal bytes."""
+
+    encode: Callable[[dict[str, Plain]], bytes]
+    decode: Callable[[bytes], Any]
+    """Raises `CannotGoOn` for bytes that are no record."""
 
 
 def is_unreadable(value: object) -> bool:

@@ -1,6 +1,6 @@
 """The judging of every lab whose states are plain values: an oracle is played from the state the program itself was in.
 
-A record is {"reply": REPLY, "state": STATE}, as canonical JSON or as a lab's `Codec` has it. REPLY is {"returned":
+A record is {"state": STATE, "reply": REPLY}, as canonical JSON or as a lab's `Codec` has it. REPLY is {"returned":
 VALUE}, or {"raised": CLASS} for one of the lab's error classes. A part of the state that could not be read of the
 program is {"!": CLASS}, with the class of the error that reading it raised, or with what is wrong with it.
 """
@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grader.core.case import Signature
 from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
 from grader.core.model import MemorySpan
-from grader.core.plain import ABSENT, EACH, UNREADABLE, child, is_unreadable, without
+from grader.core.plain import ABSENT, EACH, UNREADABLE, Codec, child, is_unreadable, without
 from grader.core.rubric import Facet
 from grader.judge.work import work
 from reference.operation import Operation, Reply, Trace
@@ -32,14 +32,6 @@ Invariants = Callable[[dict[str, Any]], Iterable[str]]
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
 _MOST_OF_A_SENTENCE = 600
-
-
-class Codec(NamedTuple):
-    """How the plain values of a record become bytes, and bytes plain values; equal values are equal bytes."""
-
-    encode: Callable[[dict[str, Plain]], bytes]
-    decode: Callable[[bytes], Any]
-    """Raises `CannotGoOn` for bytes that are no record."""
 
 
 def _as_json(record: dict[str, Plain]) -> bytes:
@@ -60,7 +52,7 @@ JSON = Codec(encode=_as_json, decode=_from_json)
 def record_of(reply: Reply, state: dict[str, Plain], codec: Codec = JSON) -> bytes:
     """Return the record of a reply and a state."""
     raised: dict[str, Plain] = {"raised": reply.text} if _is_class(reply.text) else {"returned": json.loads(reply.text)}
-    return codec.encode({"reply": raised, "state": state})
+    return codec.encode({"state": state, "reply": raised})
 
 
 def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:

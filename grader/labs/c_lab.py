@@ -6,27 +6,27 @@ judging, no decoding and no pictures of its own: labs/README.md says how one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import load_clauses
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import Case, JsonValue, Number, Signature, Word
 from grader.core.model import ModelFactory
-from grader.core.plain import EACH
+from grader.core.plain import EACH, Codec
 from grader.core.rubric import Facet
-from grader.judge.plain_judge import Codec
-from grader.labs.c_program import reproduce
 from grader.labs.lab_files import load_lab
-from grader.labs.plain_picture import picture
-from grader.labs.small_plain import small_engines
 from grader.runtime.native import values
 from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Argument, Trace
 from reference.oracle import CannotGoOn
+
+if TYPE_CHECKING:
+    from grader.core.closure import SmallEngine
+    from grader.core.picture import StatePart
 
 _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
 _NO_SETTINGS: Mapping[str, Number] = {}
@@ -93,9 +93,9 @@ def c_lab(
 
     mine: dict[str, Any] = {
         "codec": _CODEC,
-        "picture": partial(picture, facets),
+        "picture": partial(_picture, facets),
         "code": (project.driver,),
-        "smalls": partial(small_engines, lines, operations, oracle, _CODEC) if lines else tuple,
+        "smalls": partial(_small_engines, lines, operations, oracle, _CODEC) if lines else tuple,
         "starter": {project.source_name: folder / "starter.c", project.header.name: project.header},
     }
     return load_lab(
@@ -109,7 +109,7 @@ def c_lab(
         oracle=oracle,
         runtime=runtime,
         reproduce=partial(
-            reproduce,
+            _reproduce,
             project=project,
             calls=calls,
             settings=numbers,
@@ -118,6 +118,27 @@ def c_lab(
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
         **mine | others,
     )
+
+
+# What few gradings need is imported when it is called.
+
+
+def _reproduce(case: Case, operation: int, **parts: Any) -> str:
+    from grader.labs.c_program import reproduce  # noqa: PLC0415
+
+    return reproduce(case, operation, **parts)
+
+
+def _picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StatePart]:
+    from grader.labs.plain_picture import picture  # noqa: PLC0415
+
+    return picture(facets, record)
+
+
+def _small_engines(*parts: Any) -> Sequence[SmallEngine]:
+    from grader.labs.small_plain import small_engines  # noqa: PLC0415
+
+    return small_engines(*parts)
 
 
 def _settings(settings: Mapping[str, Number], trace: Trace) -> tuple[int, ...]:

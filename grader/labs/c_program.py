@@ -46,7 +46,7 @@ class _Line(NamedTuple):
     code: int
     target: int
     first: int
-    count: int
+    size: int
     text: str
     sentence: int
     reply: str
@@ -135,7 +135,7 @@ class _Parts:
                 code=self.codes.index(operation.name),
                 target=operation.target or 0,
                 first=len(self.arguments),
-                count=len(operation.arguments),
+                size=len(operation.arguments),
                 text=(f"{operation} -> {reply.text}" if reply.text else f"{operation} (by hand)") + line,
                 sentence=self.sentences.index(sentence),
                 reply=_text(values.decode(self.case.expected.records[number])["reply"]["returned"]),

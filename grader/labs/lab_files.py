@@ -29,7 +29,8 @@ from reference.operation import Operation, Trace
 from reference.oracle import Generator, Oracle, OracleFactory
 
 if TYPE_CHECKING:
-    from grader.judge.plain_judge import Codec, Invariants
+    from grader.core.plain import Codec
+    from grader.judge.plain_judge import Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from grader.core.case import Signature
-from grader.judge.plain_judge import JSON, Codec, record_of
+from grader.core.plain import Codec
+from grader.judge.plain_judge import JSON, record_of
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Oracle, text_of
 

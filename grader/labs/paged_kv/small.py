@@ -32,6 +32,8 @@ _CALLS = (
 )
 
 _WORD = 4
+_BEFORE = 4 * _WORD
+"""The bytes of a record before its state: an object, and the name with its length."""
 _POOL = _BLOCKS * BLOCK_SIZE + 2 * GUARD_BYTES + 2 * _WORD
 """The bytes at the end of a state: the pool and its guards, and the end of two objects."""
 
@@ -64,8 +66,8 @@ class SmallPagedKV:
         """A call that is refused changes nothing but the reply."""
         if not reply.refused:
             self._state = values.encode(self._oracle.state())
-        around = values.encode(record_of(operation, reply, {}))  # an empty object, before the end of the record
-        return around[: -3 * _WORD] + self._state + around[-_WORD:]
+        around = values.encode(record_of(operation, reply, {}))
+        return around[:_BEFORE] + self._state + around[_BEFORE + len(values.encode({})) :]
 
     def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - it is that of the state
         """Engine and sequences, without the content of the pool."""

@@ -33,7 +33,7 @@ _MOST_DECODED = 4  # judging one operation looks at the records before and after
 def record_of(operation: Operation, reply: Reply, state: State) -> State:
     """Return a reply and a state of the oracle as the driver says them."""
     returned = sequence_name(ids_of(operation)[-1]) if reply.text == "seq" else _RETURNED[reply.text]
-    return {"reply": {"returned": returned}, "state": state}
+    return {"state": state, "reply": {"returned": returned}}
 
 
 class PagedKVModel:

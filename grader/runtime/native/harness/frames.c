@@ -46,48 +46,18 @@ void send_frame(enum kind kind, const void *body, size_t length)
 
 /* ---------------------------------------------------------------- the record */
 
-enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-/* What the lab reports after an operation. */
-static struct {
-    int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
-    size_t length;
-} record;
+enum { SEEN = 1 << 14 };
+struct record record;
 static HARNESS_LARGE struct {
     const void *address;
     uint32_t round;
 } seen[SEEN];
 static uint32_t seen_round;
 
-/* The addresses from which the words were read, in a build that reports lines. */
-static const void **addresses;
-
 static void note(const void *start, size_t count)
 {
     for (size_t i = 0; now.lines && i < count; i++)
-        addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
-}
-
-const void *address_of(size_t word)
-{
-    return addresses[word];
-}
-
-size_t record_length(void)
-{
-    return record.length;
-}
-
-void harness_put_of(const void *address, int32_t word)
-{
-    if (record.length < RECORD_WORDS) {
-        note(address, 1);
-        record.words[record.length++] = word;
-    }
-}
-
-void harness_put(int32_t word)
-{
-    harness_put_of(NULL, word);
+        record.addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
 }
 
 void harness_put_words(const void *words, size_t count)
@@ -108,7 +78,7 @@ void pack_ints(size_t start, int32_t mark, int32_t count)
     for (size_t i = 0; i < (size_t)count; i++) {
         words[2 + i] = words[2 + 2 * i];
         if (now.lines)
-            addresses[start + 2 + i] = addresses[start + 2 + 2 * i];
+            record.addresses[start + 2 + i] = record.addresses[start + 2 + 2 * i];
     }
     words[1] = count;
     record.length = start + 2 + (size_t)count;
@@ -133,7 +103,7 @@ void set_up_record(void)
 {
     record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
     if (now.lines)
-        addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
+        record.addresses = harness_pages(RECORD_WORDS * sizeof *record.addresses);
 }
 
 size_t write_record(void)
@@ -142,11 +112,6 @@ size_t write_record(void)
     seen_round++;
     lab_record();
     return record.length;
-}
-
-const int32_t *record_words(void)
-{
-    return record.words;
 }
 
 /* Let the lab write the record, and send it. */

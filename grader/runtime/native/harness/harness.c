@@ -278,7 +278,7 @@ static int run_case(const struct one_case *one)
         } else if (!now.trace) {
             send_record();
             if (now.lines && i == one->failing)
-                tell_lines(record_length());
+                tell_lines(record.length);
         }
     }
     if (!MEMCHECK)

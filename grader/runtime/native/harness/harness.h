@@ -78,8 +78,8 @@ const char *harness_numbered(const char *text, int32_t number);
 void open_object(const char *name);
 void open_list(const char *name);
 void close_part(void);
-/* What the call returned: a number, null (also where nothing is said), or a pointer, which is called `text` where it
- * can be read. */
+/* What the call returned: a number, null (also where nothing is said), or a pointer, which is called `text` (at
+ * most 127 bytes) where it can be read. */
 void reply_number(int64_t value);
 void reply_nothing(void);
 void reply_pointer(const char *text, const void *address, size_t need);

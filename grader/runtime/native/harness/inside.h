@@ -85,19 +85,34 @@ extern struct now {
 void send_frame(enum kind kind, const void *body, size_t length);
 void set_up_record(void);
 void send_record(void);
-/* Append words to the record. */
-void harness_put(int32_t word);
-/* The same for a word that describes what lies at this address. */
-void harness_put_of(const void *address, int32_t word);
+enum { RECORD_WORDS = 6 * 1024 * 1024 };
+/* What the lab reports after an operation. */
+extern struct record {
+    int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
+    size_t length;
+    const void **addresses; /* from which the words were read, NULL for most; only in a build that reports lines */
+} record;
+
+/* Append a word that describes what lies at this address. */
+static inline void harness_put_of(const void *address, int32_t word)
+{
+    if (record.length == RECORD_WORDS)
+        return;
+    if (now.lines)
+        record.addresses[record.length] = address;
+    record.words[record.length++] = word;
+}
+
+static inline void harness_put(int32_t word)
+{
+    harness_put_of(NULL, word);
+}
+
 void harness_put_words(const void *words, size_t count);
 /* A value of words. */
 void put_words(const char *name, const void *words, size_t count);
 /* Let the lab write the record; returns its number of words. */
 size_t write_record(void);
-const int32_t *record_words(void);
-/* The address of the student's that word number `word` of the last record was read from, NULL for most. */
-const void *address_of(size_t word);
-size_t record_length(void);
 /* The words from `start` on are a mark, pairs of a mark and an int, and an end: make them this mark, the number of ints,
  * and the ints. */
 void pack_ints(size_t start, int32_t mark, int32_t count);

@@ -79,7 +79,7 @@ void tell_lines(size_t words)
     for (size_t i = watched.way_length - count; i < watched.way_length; i++)
         body[length++] = watched.way[i % WAY];
     for (; word < words && length + 2 * PAIR <= ROOM; word++) {
-        uintptr_t address = (uintptr_t)address_of(word);
+        uintptr_t address = (uintptr_t)record.addresses[word];
         uint64_t at = address ? last_store(address) : 0;
         if (at || (address && allocated_by_this_call(address))) {
             body[length++] = word;

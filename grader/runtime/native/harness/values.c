@@ -22,18 +22,20 @@ static const void *reached_by; /* the pointer through which the next value was r
 static struct {
     enum value kind; /* NOTHING, LONG, TEXT or UNREADABLE */
     int64_t number; /* or the kind of a pointer */
-    const char *text;
+    char text[128];
 } reply;
 
 static void put_text_words(const char *text)
 {
-    size_t length = strlen(text);
+    size_t length = strlen(text), words = (length + sizeof(int32_t) - 1) / sizeof(int32_t);
     harness_put((int32_t)length);
-    for (size_t i = 0; i < length; i += sizeof(int32_t)) {
-        int32_t word = 0;
-        memcpy(&word, text + i, length - i < sizeof word ? length - i : sizeof word);
-        harness_put(word);
-    }
+    if (words == 0 || words > RECORD_WORDS - record.length)
+        return;
+    record.words[record.length + words - 1] = 0;
+    memcpy(record.words + record.length, text, length);
+    for (size_t i = 0; now.lines && i < words; i++)
+        record.addresses[record.length + i] = NULL;
+    record.length += words;
 }
 
 static void begin(const char *name, enum value kind)
@@ -162,7 +164,7 @@ static void open_part(const char *name, enum value kind)
     begin(name, kind);
     if (open_parts == MOST_OPEN)
         _exit(EXIT_BAD_PLAN);
-    parts[open_parts].start = record_length() - 1;
+    parts[open_parts].start = record.length - 1;
     parts[open_parts].items = parts[open_parts].has_others = 0;
     parts[open_parts++].is_list = kind == LIST;
 }
@@ -200,8 +202,12 @@ void reply_pointer(const char *text, const void *address, size_t need)
 {
     enum pointer pointer = harness_pointer(address, need);
     reply.kind = pointer == PTR_OK ? TEXT : pointer == PTR_NULL ? NOTHING : UNREADABLE;
-    reply.text = text;
     reply.number = (int64_t)pointer;
+    size_t length = reply.kind == TEXT ? strlen(text) : 0;
+    if (length >= sizeof reply.text)
+        length = sizeof reply.text - 1;
+    memcpy(reply.text, length ? text : "", length);
+    reply.text[length] = '\0';
 }
 
 /* ---------------------------------------------------------------- what most labs do not say */
@@ -234,10 +240,17 @@ __attribute__((weak)) void lab_roots(void)
     lab_parts(root_words);
 }
 
+/* The reply comes last: from operation to operation its length changes most, and all before it stays where it was. */
 void begin_state(void)
 {
     open_parts = 0;
     open_object(NULL);
+    open_object("state");
+}
+
+void end_state(void)
+{
+    close_part();
     open_object("reply");
     if (reply.kind == LONG)
         put_number("returned", reply.number);
@@ -245,12 +258,6 @@ void begin_state(void)
         put_text("returned", reply.text);
     else
         put_unreadable("returned", NULL, reply.kind == NOTHING ? PTR_NULL : (enum pointer)reply.number);
-    close_part();
-    open_object("state");
-}
-
-void end_state(void)
-{
     close_part();
     close_part();
 }
