@@ -10,7 +10,7 @@
     part     = "block 0"             # a part of the name of the field that differs
     never    = ["get_new_blocks"]    # calls that did their work in no case
     rule     = "free"                # a rule of rubric.toml
-    where    = "no-copy-needed"      # a condition that needs code: one of the predicates that the lab gives
+    where    = "no-copy-needed"      # a condition that needs code: one of PREDICATES, or of those that the lab gives
     sentence = "Task 2/free_blocks"  # a name of handout.toml; omitted: the one by which the reference decided
     hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Mistake`),
                                      # and numbers of the assignment: {KV_PER_BLOCK}
@@ -29,6 +29,7 @@ from pathlib import Path
 from grader.assignment.input_file import TomlTable, line_of, short
 from grader.assignment.lab import Mistake, Predicate
 from grader.core.errors import RubricError
+from grader.core.judgement import Judgement
 
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
 _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
@@ -37,7 +38,31 @@ _NAMES = frozenset(
 )
 """What a hint may name in braces; see `Mistake`."""
 
-_NO_PREDICATES: Mapping[str, Predicate] = {}
+_NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))  # memory that a C program got and never set
+
+
+def _wrongly_accepted(judgement: Judgement) -> bool:
+    return judgement.expected.refused and not judgement.actual.refused
+
+
+def _wrongly_refused(judgement: Judgement) -> bool:
+    return judgement.actual.refused and not judgement.expected.refused
+
+
+def _changes(judgement: Judgement) -> bool:
+    """Whether anything but the reply is wrong."""
+    return any(each.facet == "failing" and each.field != "the call" for each in judgement.differences)
+
+
+PREDICATES: Mapping[str, Predicate] = {
+    "never-set": lambda judgement: judgement.actual.text == _NEVER_SET,
+    "wrongly-accepted": _wrongly_accepted,
+    "wrongly-accepted-without-effect": lambda judgement: _wrongly_accepted(judgement) and not _changes(judgement),
+    "wrongly-refused": _wrongly_refused,
+    "wrongly-refused-without-effect": lambda judgement: _wrongly_refused(judgement) and len(judgement.differences) > 1,
+}
+"""Conditions that the mistakes of every lab may name: a call returned a variable that it never set; it succeeded though
+it must fail, and changed nothing besides; it failed though it must succeed, and left its work undone."""
 
 NamedMistake = tuple[Mistake, str]
 """A mistake without its predicate, and the name of that; "" where it has none."""
@@ -50,7 +75,7 @@ def load(
     facets: Collection[str],
     rules: Collection[str],
     clauses: Collection[str],
-    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
+    predicates: Mapping[str, Predicate] = PREDICATES,
     constants: Mapping[str, int] | None = None,
 ) -> tuple[Mistake, ...]:
     """Return the known mistakes of a file, in its order; none where there is no file.

@@ -49,12 +49,23 @@ def load(
 
 def load_clauses(path: Path, constants: Mapping[str, int] | None = None) -> dict[str, str]:
     """Load the sentences of the handout, by name; they may name `constants` in braces. Raises `RubricError`."""
+    return _sentences(path, "clauses", constants)
+
+
+def load_situations(path: Path, constants: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Load the sentences for situations of calls, by their words; there may be none. Raises `RubricError`."""
+    return _sentences(path, "situations", constants, {})
+
+
+def _sentences(
+    path: Path, name: str, constants: Mapping[str, int] | None, default: Mapping[str, str] | None = None
+) -> dict[str, str]:
     file = TomlTable.read(path, RubricError, constants)
-    clauses = file.values.get("clauses")
+    clauses = file.values.get(name, default)
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
-        file.complain("clauses", 'write a table [clauses] of name = "sentence"')
+        file.complain(name, f'write a table [{name}] of name = "sentence"')
         raise RubricError(file.problems)
-    table = replace(file, values=clauses, name="clauses")
+    table = replace(file, values=clauses, name=name)
     clauses = {name: table.filled(name, clause) for name, clause in clauses.items()}
     file.check()
     return clauses

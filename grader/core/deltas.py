@@ -39,7 +39,7 @@ def restored(stored: Iterable[Delta]) -> tuple[bytes, ...]:
 
 
 def _delta(before: bytes, record: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield a record as a delta. Its middle takes over what went on, is as far from the start or the end, or is found."""
+    """Yield a record as a delta: its middle continues, lies as far from the start or end as before, or is searched."""
     same = _same(before, record)
     tail = _same(before[same:][::-1], record[same:][::-1])
     end, shift = len(record) - tail, len(before) - len(record)

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
 _NO_CONSTANTS: Mapping[str, int] = {}
-_PREDICATES: Mapping[str, Predicate] = {
-    "wrongly-refused": lambda judgement: judgement.actual.refused and not judgement.expected.refused,
-}
-"""What mistakes may name in `where`, in a lab that has no predicates of its own."""
+_NO_PREDICATES: Mapping[str, Predicate] = {}
 
 
 def load_lab(
@@ -50,7 +47,7 @@ def load_lab(
     oracle: str,
     runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
-    predicates: Mapping[str, Predicate] = _PREDICATES,
+    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
     invariants: Invariants | None = None,
     codec: Codec | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
@@ -71,7 +68,8 @@ def load_lab(
     others that students must not have, `others` those of `Lab`, such as its title.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    rules, clauses, mistakes = _read(cases, names, calls, predicates, constants=constants)
+    predicates = {**known_mistakes.PREDICATES, **predicates}
+    rules, clauses, situations, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(oracle)
     factory = model or _plain(oracle, recorded, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
@@ -98,9 +96,14 @@ def load_lab(
         runtime=runtime(factory) if callable(runtime) else runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
         generator=_generator(oracle, recorded),
+        situation_words=situations,
         oracle_files=(*files, *stand_ins) if model is None and not recorded else (),
         **others,
     )
+
+
+_Texts = tuple[Rubric, Mapping[str, str], Mapping[str, str], tuple[NamedMistake, ...]]
+"""Rubric, sentences of the handout, those for situations, and known mistakes."""
 
 
 def _read(
@@ -110,16 +113,16 @@ def _read(
     where: Collection[str],
     *,
     constants: Mapping[str, int],
-) -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
-    """Return rubric, sentences and known mistakes of a folder of cases, from where they are stored, if they are."""
+) -> _Texts:
+    """Return the texts of a folder of cases, from where they are stored, if they are."""
     rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
 
-    def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
+    def read() -> _Texts:
         rules, clauses = rubric.load(rubric_file, facets, calls, constants), rubric.load_clauses(handout, constants)
         mistakes = known_mistakes.read(
             known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where, constants=constants
         )
-        return rules, clauses, mistakes
+        return rules, clauses, rubric.load_situations(handout, constants), mistakes
 
     of = str(cases), sorted(facets), list(calls), list(where), sorted(constants.items())
     return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)

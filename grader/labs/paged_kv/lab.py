@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader.assignment.lab import Lab, Predicate
+from grader.assignment.lab import Lab
 from grader.core.case import Number, Signature
 from grader.core.judgement import Judgement
 from grader.core.rubric import Facet
 from grader.labs.c_lab import c_lab
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.names import places
-from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
 from grader.labs.paged_kv.small import SmallPagedKV
 from grader.runtime.native.compile.toolchain import gcc_major
@@ -120,8 +119,7 @@ def lab() -> Lab:
         most_targets=_MOST_ENGINES,
         built=_built,
         complete=_complete,
-        predicates=PREDICATES,
-        situation_words=SITUATIONS,
+        predicates={"takes-too-many-blocks": _takes_too_many, "no-copy-needed": _no_copy_needed},
         is_odd=_is_odd,
         random_settings=_random_settings,
         setting_words={"heap_falls": "each allocation lies at a lower address than the one before"},
@@ -219,31 +217,6 @@ def _random_settings(number: int) -> dict[str, int]:
     return {"heap_falls": 1} if number % 2 else {}
 
 
-def _wrongly_accepted(judgement: Judgement) -> bool:
-    """Whether a call succeeded that must fail."""
-    return judgement.expected.refused and not judgement.actual.refused
-
-
-def _wrongly_accepted_without_effect(judgement: Judgement) -> bool:
-    """Whether a call that must fail reported success but changed nothing."""
-    changes = [
-        difference
-        for difference in judgement.differences
-        if difference.facet == "failing" and difference.field != "the call"
-    ]
-    return _wrongly_accepted(judgement) and not changes
-
-
-def _wrongly_refused(judgement: Judgement) -> bool:
-    """Whether a call reported failure that must succeed."""
-    return not judgement.expected.refused and judgement.actual.refused
-
-
-def _wrongly_refused_without_effect(judgement: Judgement) -> bool:
-    """Whether a call that must succeed reported failure and also left its work undone."""
-    return _wrongly_refused(judgement) and len(judgement.differences) > 1
-
-
 def _takes_too_many(judgement: Judgement) -> bool:
     """Whether fewer blocks are free than there must be."""
     return any(
@@ -254,24 +227,3 @@ def _takes_too_many(judgement: Judgement) -> bool:
 def _no_copy_needed(judgement: Judgement) -> bool:
     """Whether the call is no append that must copy a shared block."""
     return "copy-on-write" not in judgement.expected.circumstances
-
-
-_NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))
-"""An int whose bytes are those of the harness's FILL_NEW."""
-
-
-def _never_set(judgement: Judgement) -> bool:
-    """Whether the call returned a variable that it never set."""
-    return judgement.actual.text == _NEVER_SET
-
-
-PREDICATES: Mapping[str, Predicate] = {
-    "never-set": _never_set,
-    "wrongly-accepted": _wrongly_accepted,
-    "wrongly-accepted-without-effect": _wrongly_accepted_without_effect,
-    "wrongly-refused": _wrongly_refused,
-    "wrongly-refused-without-effect": _wrongly_refused_without_effect,
-    "takes-too-many-blocks": _takes_too_many,
-    "no-copy-needed": _no_copy_needed,
-}
-"""Each says something about a judged call."""

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from grader.assignment import rubric
+from grader.assignment.mistakes import PREDICATES
 from grader.labs import LABS, lab_files, open_lab
-from grader.labs.paged_kv.lab import FACETS, PREDICATES, lab
+from grader.labs.paged_kv.lab import FACETS, lab
 
 _NUMBERED = re.compile(r"(Constraint|Part|Section|Task)s? (\d[\d.]*(?:(?:, | and | to |-)\d[\d.]*)*)")
 """Places with numbers: "Task 2", "Parts 1 to 3", "Constraints 2, 3 and 5"."""
@@ -33,7 +34,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(folder: Path) -> Any:
     """Rubric, sentences and known mistakes of the folder."""
     grammar = lab().grammar
-    return lab_files._read(folder, _FACETS, list(grammar.operations), list(PREDICATES), constants=grammar.constants)
+    return lab_files._read(
+        folder,
+        _FACETS,
+        list(grammar.operations),
+        [*PREDICATES, "takes-too-many-blocks", "no-copy-needed"],
+        constants=grammar.constants,
+    )
 
 
 def never(*_: object, **__: object) -> Any:
@@ -45,10 +52,10 @@ def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """The lab has what is in its files, each mistake with its predicate."""
     first = read(folder)
     monkeypatch.setattr(rubric, "load", never)
-    rules, clauses, mistakes = read(folder)
+    rules, clauses, situations, mistakes = read(folder)
 
-    assert (rules, clauses, mistakes) == first
-    assert (rules, clauses) == (lab().rubric, lab().grammar.clauses)
+    assert (rules, clauses, situations, mistakes) == first
+    assert (rules, clauses, situations) == (lab().rubric, lab().grammar.clauses, lab().situation_words)
     assert [mistake.hint for mistake, _ in mistakes] == [mistake.hint for mistake in lab().mistakes]
     assert [bool(where) for _, where in mistakes] == [mistake.where is not None for mistake in lab().mistakes]
     assert any(where for _, where in mistakes)

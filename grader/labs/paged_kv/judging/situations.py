@@ -1,7 +1,8 @@
 """The situation of a call, in words, from the state before it.
 
 A known mistake names the words that it needs, and a diagnosis looks for what all wrong calls share. The words are part
-of the oracle's reply (`Reply.circumstances`), so those of a case are stored with what the oracle does in it.
+of the oracle's reply (`Reply.circumstances`), so those of a case are stored with what the oracle does in it. The
+sentence for each stands in the handout.toml of the cases.
 """
 
 from __future__ import annotations
@@ -13,68 +14,6 @@ from reference.operation import Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.sequence import UNMAPPED, Sequence
-
-SITUATIONS: dict[str, str] = {
-    "smallest-pool": f"the pool has exactly {BLOCK_SIZE} bytes",
-    "ragged-pool": f"pool_size is no multiple of {BLOCK_SIZE}",
-    "exact-fit": "exactly as many blocks are needed as are free",
-    "last-free-block": "the append needs a block and exactly one is free",
-    "max-length": f"exactly {MAX_LOGICAL_BLOCKS} blocks are needed",
-    "last-logical-block": f"the record goes to logical block {MAX_LOGICAL_BLOCKS - 1}, the last one that a sequence "
-    "can have",
-    "id-zero": "an id is 0",
-    "id-negative": "an id is negative",
-    "length-zero": "initial_kv_len is 0",
-    "length-negative": "initial_kv_len is negative",
-    "data-negative": "kv_data is negative",
-    "onto-itself": "both ids are the same",
-    "holes": "the L1 table has a NULL slot before a used one",
-    "unmapped-entries": "an L2 table has a -1 before a mapped entry, or nothing but -1",
-    "block-zero": "block 0 belongs to the sequence",
-    "three-users": "more than two sequences use the block",
-    "copy-on-write": "the block is shared and must be copied",
-    "l2-missing": "the L2 table is missing",
-    "new-page": "a new page is needed",
-    "in-place": "the slot is mapped and its block is used by nobody else",
-    "none-free": "no block is free",
-    "fewer-free": "fewer blocks are free than the sequence has",
-    "still-shared": "another sequence still uses a block",
-    "last-reference": "a block has no other user",
-    "shared-already": "a block of the sequence is shared already",
-    "several-tables": f"the sequence has more than {L2_PT_SIZE} blocks, so more than one L2 table",
-    "second-table": "the record goes to the second L2 table or a later one",
-    "several-blocks": "the sequence has more than one block",
-    "one-block": "the sequence has one block",
-    "whole-blocks": f"the length is a multiple of {KV_PER_BLOCK}",
-    "part-block": f"the length is no multiple of {KV_PER_BLOCK}",
-    "offset-zero": "the record is the first one of its block",
-    "offset-inside": "the record is not the first one of its block",
-    "gap-below": "a block in use lies behind the first free one",
-    "taken-only": "the id belongs to the only sequence",
-    "taken-middle": "the id belongs to a sequence between others in the list",
-    "taken-first": "the id belongs to the first sequence in the list",
-    "taken-last": "the id belongs to the last sequence in the list",
-    "taken-not-first": "the id belongs to a sequence that is not the first in the list",
-    "taken-not-last": "the id belongs to a sequence that is not the last in the list",
-    "listed-only": "the sequence is the only one",
-    "listed-middle": "the sequence stands between others in the list",
-    "listed-first": "the sequence is the first in the list",
-    "listed-last": "the sequence is the last in the list",
-    "listed-not-first": "the sequence is not the first in the list",
-    "listed-not-last": "the sequence is not the last in the list",
-    "fork_sequence listed-only": "the parent is the only one",
-    "fork_sequence listed-middle": "the parent stands between others in the list",
-    "fork_sequence listed-first": "the parent is the first in the list",
-    "fork_sequence listed-last": "the parent is the last in the list",
-    "fork_sequence listed-not-first": "the parent is not the first in the list",
-    "fork_sequence listed-not-last": "the parent is not the last in the list",
-    "no-sequence": "the engine has no sequence before the call",
-    "some-sequence": "the engine has at least one sequence before the call",
-    "several-sequences": "the engine has several sequences before the call",
-    "larger-id": "another sequence has a larger id",
-    "smaller-id": "another sequence has a smaller id",
-}
-"""Each word with its sentence, what tells most first; behind a call's name that for this call."""
 
 _WHY_REFUSED = {
     "Constraint 1/null-engine": "null-engine",
