@@ -77,7 +77,6 @@ def reproduce(
     return template.render(
         title=case.title,
         name=case.name,
-        line=last.line,
         clauses=[_cited(clauses, clause) for clause in case.handout],
         command=project.command_with("repro.c", "repro"),
         stops_in=last.name if calls[last.name].task else "",
