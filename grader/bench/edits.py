@@ -60,7 +60,7 @@ class EditedSample:
 
     def _first_page(self) -> Document:
         source = collect(self.file, self.lab.source_name, rule="")
-        soon = pipeline.first_look(self.file, self.lab, self.cases, _WITHOUT_TOOL, source=source, budget=Budget())
+        soon = pipeline.first_look(source, self.lab, self.cases, _WITHOUT_TOOL, budget=Budget())
         if soon is not None:
             return first_look(soon, View(), ["random traces"])
         return FORMATS["text"](pipeline.grade(self.file, self.lab, self.cases, _WITHOUT_TOOL, source=source), View())

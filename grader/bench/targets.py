@@ -19,7 +19,7 @@ from grader import pipeline
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
-from grader.attempt import Attempt
+from grader.attempt import Attempt, run
 from grader.bench.edits import EditedSample
 from grader.bench.figures import (
     Candidate,
@@ -181,9 +181,8 @@ def _against(subject: Subject, sample: Sequence[Case], taken: dict[str, list[flo
 
 def _processes(subject: Subject) -> Figure:
     with sandbox.workspace() as work:
-        attempt = Attempt(lab=subject.lab, path=subject.path, cases=subject.cases, work=work)
-        for step in pipeline.STEPS:
-            attempt = step(attempt)
+        source = collect(subject.path, subject.lab.source_name, rule="")
+        attempt = run(Attempt(lab=subject.lab, source=source, cases=subject.cases, work=work), pipeline.STEPS)
     checked = attempt.observed.checked if isinstance(attempt.observed, NativeObservations) else None
     count = checked.processes if checked is not None else 0
     return worst("Valgrind processes of this submission", [count], target=PROCESSES)

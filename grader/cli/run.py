@@ -36,20 +36,6 @@ _SEARCH = (
 _HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
 
-_STAGES = {
-    "collect": "looking for the file",
-    "build": "building",
-    "play": "running the cases",
-    "compare": "comparing with the reference",
-    "resume": "judging later calls alone",
-    "inspect": "looking at the use of memory",
-    "diagnose": "looking for the cause",
-    "pinpoint": "looking for lines",
-    "score": "counting points",
-    "advise": "looking for advice",
-    "search": "searching beyond the cases (the first time ten seconds more)",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
@@ -191,7 +177,7 @@ def _with_status(path: Path, grade: partial[Record]) -> Record:
     lab = grade.keywords["lab"]
     with status(str(path)) as tell:
         source = _unpacked(path, lab.source_name, lab.rubric.judged(Judged.BUILD))
-        return grade(path, source=source, progress=lambda step: tell(_STAGES[step]))
+        return grade(path, source=source, progress=tell)
 
 
 def _table(paths: Iterable[Path], grade: partial[Record], book: Gradebook, output: Path | None) -> list[Verdict]:

@@ -158,7 +158,7 @@ def _first_look(options: WatchOptions, lab: Lab, selected: CaseSelection, saved:
 
     how = check_options(lab, GradingOptions(seed=options.seed))
     budget = Budget(unwanted=saved.is_old)
-    record = pipeline.first_look(options.path, lab, selected.cases, how, source=saved.source, budget=budget)
+    record = pipeline.first_look(saved.source, lab, selected.cases, how, budget=budget)
     if record is not None:
         traces = sum(len(case.generated.traces) for case in selected.cases if case.generated is not None)
         hidden = any(case.visibility is Visibility.HIDDEN for case in selected.cases)

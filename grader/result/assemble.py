@@ -46,9 +46,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
     Raises `DriverError` when points were lost and no finding says why.
     """
     lab, built, source, optional = attempt.lab, attempt.built, attempt.source, attempt.optional
-    assert built is not None
-    assert source is not None
-    coverage = attempt.observed.coverage if attempt.observed is not None else None
+    coverage, printed = attempt.observed.coverage, attempt.replayed.output[:_MOST_OUTPUT]
     findings = list(built.findings)
     outcomes = []
     for case_findings in attempt.case_findings:
@@ -70,7 +68,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         max_score=0,
         public_only=attempt.hidden is not None,
         causes=tuple(_causes(attempt)),
-        stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
+        stages=attempt.diagnosed.stages,
         outcomes=tuple(outcomes),
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
@@ -78,13 +76,13 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         closure=attempt.closure,
         smallest=attempt.smallest,
         notation=dict(lab.notation),
-        output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
+        output=optional.run(OptionalStage.PRINTS, partial(decoded, printed), otherwise=""),
         unchecked=lab.runtime.unchecked(attempt.options) if coverage is None else coverage,
         feedback=lab.rubric.feedback_at(datetime.now(UTC), attempt.hand_in),
         hand_in=attempt.hand_in,
         seed=attempt.seed,
         protection=sandbox.protection(),
-        environment=_environment(attempt, built),
+        environment=_environment(attempt),
         cpu_seconds={name: round(seconds * attempt.work.budget.pace, 4) for name, seconds in attempt.spent.items()},
     )
     result = with_rules(result, attempt.scores, would)
@@ -94,11 +92,12 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
     return replace(result, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
 
 
-def _environment(attempt: Attempt, built: Built) -> Environment:
+def _environment(attempt: Attempt) -> Environment:
+    command = attempt.built.command
     return Environment(
         tools=tuple(_used(attempt)),
-        command=built.command,
-        reproduce=attempt.lab.reproduce_command if built.command or built.program is not None else "",
+        command=command,
+        reproduce=attempt.lab.reproduce_command if command or attempt.can_run else "",
         kernel=f"{os.uname().sysname} {os.uname().release}",
         grader=grader.__version__,
         lane="stock" if attempt.options.stock else "",
@@ -114,11 +113,10 @@ def _used(attempt: Attempt) -> Iterator[UsedTool]:
 
 
 def _verdict(attempt: Attempt) -> Verdict:
-    if attempt.built is not None and attempt.built.findings:
+    if attempt.built.findings:
         return _of_build(attempt.built)
     most = sum(rule.max_points for rule in attempt.scores)
-    diagnosed = attempt.diagnosed.verdict if attempt.diagnosed is not None else Verdict.ACCEPTED
-    return by_points(total(attempt.scores), most, diagnosed)
+    return by_points(total(attempt.scores), most, attempt.diagnosed.verdict)
 
 
 def _of_build(built: Built) -> Verdict:
@@ -127,7 +125,7 @@ def _of_build(built: Built) -> Verdict:
 
 def _causes(attempt: Attempt) -> Iterator[Cause]:
     """Yield the first finding of a failing build, then the causes of failing cases."""
-    if attempt.built is not None and attempt.built.findings:
+    if attempt.built.findings:
         first = attempt.built.findings[0]
         yield Cause(
             rule=first.rule,
@@ -136,8 +134,7 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
             hint=first.field if first.kind in ("compiler", "linker") else "",
             lines=first.source[:1],
         )
-    if attempt.diagnosed is not None:
-        yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
+    yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
@@ -191,9 +188,3 @@ def _lines(content: bytes) -> tuple[str, ...]:
     if lines[-1] == b"":
         lines.pop()
     return tuple(line.expandtabs(8)[:_MOST_COLUMNS] for line in decoded_lines(lines[:_MOST_LINES]))
-
-
-def _output(attempt: Attempt) -> str:
-    if attempt.replayed is None:
-        return ""
-    return decoded(attempt.replayed.output[:_MOST_OUTPUT])
