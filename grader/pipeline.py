@@ -139,9 +139,8 @@ def hunted(
     `generate` makes. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side
     breaks.
     """
-    from grader.search.domain import Domain  # noqa: PLC0415 - a grading does not search
-    from grader.search.player import TracePlayer  # noqa: PLC0415
-    from grader.search.shrink import shrink  # noqa: PLC0415
+    from grader.search.hunt import shrink  # noqa: PLC0415
+    from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
     resources.require(*lab.runtime.tools(DEFAULTS))
     with _workspace(lab, budget) as work:
@@ -317,8 +316,7 @@ def _search(attempt: Attempt) -> Attempt:
 
 def _searched(attempt: Attempt) -> Attempt:
     from grader.search.beyond import checked, load_closure, smallest  # noqa: PLC0415 - few gradings search
-    from grader.search.domain import Domain  # noqa: PLC0415
-    from grader.search.player import TracePlayer  # noqa: PLC0415
+    from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
     lab, generate = attempt.lab, attempt.lab.generator()
     if generate is None:

@@ -12,8 +12,17 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.source import ARCHIVES, NOT_OPENED, Source, collect
-from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
-from grader.cli.output import Detail, check_format, check_output
+from grader.cli.options import (
+    Detail,
+    HowGraded,
+    Selection,
+    check_format,
+    check_options,
+    check_output,
+    lab_named,
+    lab_of_submissions,
+    sandbox_option,
+)
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
 from grader.cli.terminal import is_live, status
 from grader.core.case import Number

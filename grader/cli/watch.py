@@ -19,8 +19,7 @@ from grader.assignment.case_selection import CaseSelection
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.cli.hunt import write_trace
-from grader.cli.options import Selection, check_options, lab_named, lab_of_submissions, seed_option
-from grader.cli.output import Detail
+from grader.cli.options import Detail, Selection, check_options, lab_named, lab_of_submissions, seed_option
 from grader.cli.parser import argument, shared
 from grader.cli.terminal import is_live, notify
 from grader.core.errors import Abandoned, ExitCode, GraderError, ToolMissing, UsageError

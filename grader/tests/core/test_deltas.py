@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grader.core.deltas import deltas, restored
+from grader.core.case import deltas, restored
 
 _STATE = random.Random(1).randbytes(4000)
 
