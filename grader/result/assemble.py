@@ -13,7 +13,7 @@ from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage
-from grader.core.picture import Drawing
+from grader.core.picture import Drawing, Picture
 from grader.core.record import Environment, Record, Submission, UsedTool, with_costs
 from grader.core.rubric import Rubric
 from grader.core.sanitize import decoded, decoded_lines
@@ -29,7 +29,6 @@ from grader.judge import score
 from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import charged
 from grader.judge.score import passes, total
-from grader.result.draw_states import pictures
 from grader.runtime.protocol import Built
 from grader.system import resources, sandbox
 
@@ -89,10 +88,16 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         cpu_seconds={name: round(seconds * attempt.work.budget.pace, 4) for name, seconds in attempt.spent.items()},
     )
     result = with_rules(result, attempt.scores, would)
-    drawn = optional.run(
-        OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
-    )
+    drawn = optional.run(OptionalStage.PICTURES, partial(_pictures, result, attempt, draw), otherwise=())
     return replace(result, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
+
+
+def _pictures(record: Record, attempt: Attempt, draw: Drawing) -> tuple[Picture, ...]:
+    if draw is Drawing.NOTHING or record.first_cause is None:
+        return ()
+    from grader.result.draw_states import pictures  # noqa: PLC0415 - a right program needs none
+
+    return pictures(record, attempt.comparisons, attempt.lab, draw)
 
 
 def _environment(attempt: Attempt) -> Environment:
