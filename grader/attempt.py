@@ -1,19 +1,18 @@
-"""What is known of a submission on its way through the pipeline."""
+"""What is known of a submission on its way through the pipeline, and how its steps are taken."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import SmallestTrace
-from grader.core.verdict import Advice, RuleScore
+from grader.core.verdict import Advice, RuleScore, Verdict
 from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import Diagnosed
 from grader.runtime.comparison import Comparison
@@ -27,7 +26,7 @@ class Attempt:
     """What is known of a submission so far; each step fills in its part."""
 
     lab: Lab
-    path: Path
+    source: Source
     cases: tuple[Case, ...]
     work: Workspace
     options: GradingOptions = DEFAULTS
@@ -37,15 +36,14 @@ class Attempt:
     """The number of this hand-in, as far as it is known."""
     relaxed: bool = False
     """Whether warnings and missing functions are forgiven, to see what the file would have scored."""
-    source: Source | None = None
-    built: Built | None = None
-    replayed: Replayed | None = None
-    observed: Observations | None = None
-    """From the comparison on; what instruments observed is added to it."""
+    built: Built = field(default=Built(program=None))
+    replayed: Replayed = field(default=Replayed(played=(), output=b"", cpu_seconds=0.0))
+    observed: Observations = field(default=Observations(comparisons=()))
+    """From the comparison on; instruments add what they see."""
     resumed: frozenset[int] = frozenset()
     """The cases that pass when what follows the call that stopped them is judged alone."""
     case_findings: tuple[CaseFindings, ...] = ()
-    diagnosed: Diagnosed | None = None
+    diagnosed: Diagnosed = field(default=Diagnosed(causes=(), verdict=Verdict.ACCEPTED))
     advice: tuple[Advice, ...] = ()
     """Of the steps after the build."""
     searches: bool = False
@@ -63,42 +61,61 @@ class Attempt:
         return self.lab.rubric.seed if self.options.seed is None else self.options.seed
 
     @property
-    def program(self) -> Program | None:
-        """What the build made."""
-        return self.built.program if self.built is not None else None
+    def can_run(self) -> bool:
+        """Whether there is a program."""
+        return self.built.program is not None
+
+    @property
+    def program(self) -> Program:
+        """What the build made, where it made something (`can_run`)."""
+        assert self.built.program is not None
+        return self.built.program
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """What differed, by case; nothing before the comparison."""
-        return self.observed.comparisons if self.observed is not None else ()
+        return self.observed.comparisons
+
+    def play(self, cases: Sequence[Case]) -> Replayed:
+        """Play cases with the program."""
+        return self.lab.runtime.play(self.work, self.program, cases, optional=self.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class GradingStep:
+    """One step of a grading. It takes an attempt and returns the next one."""
+
+    says: str
+    """What progress shows meanwhile."""
+    take: Callable[[Attempt], Attempt]
+    needs_program: bool = True
+    """Whether the step is left out where nothing could be built."""
 
     @property
-    def can_run(self) -> bool:
-        """Is there a program?"""
-        return self.program is not None
-
-    def with_observed(self, observed: Observations) -> Attempt:
-        """Return the attempt with these observations; where they are new, a diagnosis of earlier ones is dropped."""
-        if observed is self.observed:
-            return self
-        return replace(self, observed=observed, diagnosed=None, spent=self.spent | dict(observed.spent))
+    def name(self) -> str:
+        """The name of the step in the record's costs."""
+        return self.take.__name__.removeprefix("_")
 
 
-def stage_name(step: Callable[[Attempt], Attempt]) -> str:
-    """The name of a stage, as progress and costs have it."""
-    return step.__name__.removeprefix("_")
+def run(attempt: Attempt, steps: Sequence[GradingStep], progress: Callable[[str], None] = lambda _: None) -> Attempt:
+    """Take the steps, one after the other, and tell `progress` what each does."""
+    for step in steps:
+        if attempt.can_run or not step.needs_program:
+            progress(step.says)
+            attempt = timed(step, attempt)
+    return attempt
 
 
-def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
+def timed(step: GradingStep, attempt: Attempt) -> Attempt:
     """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing.
 
     All are seconds of a usual machine, as programs report theirs (`Budget.pace`).
     """
     own, all_programs, reported = time.process_time(), _programs(), _reported_seconds(attempt)
-    attempt = step(attempt)
+    attempt = step.take(attempt)
     pace = attempt.work.budget.pace
     others = (_programs() - all_programs) / pace - (_reported_seconds(attempt) - reported)
-    name = f"grader {stage_name(step)}"
+    name = f"grader {step.name}"
     seconds = attempt.spent.get(name, 0.0) + (time.process_time() - own) / pace
     more = {name: seconds, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
     return replace(attempt, spent=attempt.spent | more)

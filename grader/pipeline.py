@@ -1,8 +1,9 @@
 """One submission, from path to record, as a tuple of steps. Read `STEPS`: it is the table of contents of the grader.
 
-Each step takes an `Attempt` and returns the next one. A wrong submission travels on as a value; only a broken grader
-raises. `Attempt.optional` runs what cannot change points, such as the search for lines. There a failure is noted in the
-record, and the grading goes on.
+The other tuples beside it are what is done of that for a first look, for a search, and so on. Each step takes an
+`Attempt` and returns the next one; where nothing could be built, only the steps are taken that need no program. A wrong
+submission travels on as a value; only a broken grader raises. `Attempt.optional` runs what cannot change points, such
+as the search for lines. There a failure is noted in the record, and the grading goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
-from grader.attempt import Attempt, stage_name, timed
+from grader.attempt import Attempt, GradingStep, run
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.core.optional_stages import OptionalStage
@@ -43,9 +44,6 @@ from reference.oracle import Generator
 if TYPE_CHECKING:
     from grader.search.player import FailingTrace, TracePlayer
 
-Progress = Callable[[str], None]
-"""Called with the name of each stage as it begins."""
-
 
 def grade(
     path: Path,
@@ -59,7 +57,7 @@ def grade(
     draw: Drawing = Drawing.NOTHING,
     searches: bool = False,
     budget: Budget | None = None,
-    progress: Progress = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Record:
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
@@ -67,30 +65,27 @@ def grade(
     case_selection). `hand_in` is the number of this hand-in, by which the rubric may limit what students see, None
     where it is not known. `draw` says how many failing cases get pictures (grader.result.draw_states). `searches`: a
     search goes beyond the cases, for the reader of a report. `budget` is the time of the submission, by default that of
-    every one.
+    every one. `progress` is told what each step does as it begins.
     """
     resources.require(*lab.runtime.tools(options))
     with _workspace(lab, budget) as work:
         attempt = Attempt(
             lab=lab,
-            path=path,
+            source=source or collect(path, lab.source_name, lab.rubric.judged(Judged.BUILD)),
             cases=tuple(cases),
             work=work,
             options=options,
             hidden=hidden,
-            source=source,
             hand_in=hand_in,
             searches=searches,
         )
-        for step in STEPS:
-            progress(stage_name(step))
-            attempt = timed(step, attempt)
+        attempt = run(attempt, STEPS, progress)
     would = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=())
     return record(attempt, would=would, draw=draw)
 
 
 def first_look(
-    path: Path, lab: Lab, cases: Sequence[Case], options: GradingOptions, *, source: Source, budget: Budget
+    source: Source, lab: Lab, cases: Sequence[Case], options: GradingOptions, *, budget: Budget
 ) -> Record | None:
     """Return what is soon known of a submission: a record without a score. None: it would show all or nothing.
 
@@ -102,9 +97,7 @@ def first_look(
         return None
     resources.require(*lab.runtime.tools(options))
     with _workspace(lab, budget) as work:
-        attempt = Attempt(lab=lab, path=path, cases=soon, work=work, options=options, source=source)
-        for step in FIRST_STEPS:
-            attempt = timed(step, attempt)
+        attempt = run(Attempt(lab=lab, source=source, cases=soon, work=work, options=options), FIRST_LOOK)
     return replace(record(attempt, draw=Drawing.NOTHING), complete=False, score=None) if attempt.can_run else None
 
 
@@ -119,12 +112,9 @@ def failed_cases(
     """
     options = GradingOptions(memory_checker=memory_checker)
     with _workspace(lab) as work:
-        attempt = Attempt(
-            lab=lab, path=Path(source.name), cases=tuple(cases), work=work, options=options, source=source
-        )
-        for step in (_collect, _build, _play, _compare, _resume, _inspect, _diagnose):
-            attempt = step(attempt)
-    if attempt.observed is None:
+        attempt = Attempt(lab=lab, source=source, cases=tuple(cases), work=work, options=options)
+        attempt = run(attempt, FAILED_CASES)
+    if not attempt.can_run:
         return None
     return frozenset(
         findings.comparison.case.name
@@ -149,14 +139,13 @@ def hunted(
     `generate` makes. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side
     breaks.
     """
-    from grader.search.domain import Domain  # noqa: PLC0415 - a grading does not search
-    from grader.search.player import TracePlayer  # noqa: PLC0415
-    from grader.search.shrink import shrink  # noqa: PLC0415
+    from grader.search.hunt import shrink  # noqa: PLC0415
+    from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
     resources.require(*lab.runtime.tools(DEFAULTS))
     with _workspace(lab, budget) as work:
-        attempt = _build(Attempt(lab=lab, path=Path(source.name), cases=(), work=work, source=source))
-        if attempt.program is None:
+        attempt = run(Attempt(lab=lab, source=source, cases=(), work=work), HUNTED)
+        if not attempt.can_run:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
         domain = Domain.of(generate, select_cases(lab, seed=attempt.seed).cases)
         player = TracePlayer(lab, work, attempt.program, attempt.seed, domain)
@@ -171,14 +160,9 @@ def _workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager
     return sandbox.workspace(replace(budget or Budget(), pace=pace), tools=lab.runtime.programs)
 
 
-def _collect(attempt: Attempt) -> Attempt:
-    rule = attempt.lab.rubric.judged(Judged.BUILD)
-    return replace(attempt, source=attempt.source or collect(attempt.path, attempt.lab.source_name, rule))
-
-
+@partial(GradingStep, "building", needs_program=False)
 def _build(attempt: Attempt) -> Attempt:
     source = attempt.source
-    assert source is not None
     if source.finding is not None:
         return replace(attempt, built=Built(program=None, findings=(source.finding,)))
     built = attempt.lab.runtime.build(
@@ -195,47 +179,41 @@ def _build(attempt: Attempt) -> Attempt:
     return replace(attempt, built=built, spent=attempt.spent | {"build": built.cpu_seconds})
 
 
+@partial(GradingStep, "running the cases")
 def _play(attempt: Attempt) -> Attempt:
-    if attempt.program is None:
-        return attempt
-    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
     judge = partial(compare, model=attempt.lab.model)
-    replayed = play_together(attempt.cases, play) if attempt.program.begins_slowly else play(attempt.cases)
-    played = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
+    together = attempt.program.begins_slowly
+    replayed = play_together(attempt.cases, attempt.play) if together else attempt.play(attempt.cases)
+    played = shortest_failing(replayed.played, attempt.lab.model, lambda cases: attempt.play(cases).played, judge)
     replayed = replace(replayed, played=played)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 
+@partial(GradingStep, "running the cases")
 def _play_together(attempt: Attempt) -> Attempt:
     """As `_play`, in few processes."""
-    if attempt.program is None:
-        return attempt
-    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
-    replayed = play_together(attempt.cases, play)
+    replayed = play_together(attempt.cases, attempt.play)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 
+@partial(GradingStep, "comparing with the reference")
 def _compare(attempt: Attempt) -> Attempt:
-    if attempt.replayed is None:
-        return attempt
     budget, began = attempt.work.budget, time.monotonic()
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
     comparisons = tuple(map(compared, attempt.replayed.played))
     unjudged = any(comparison.unjudged for comparison in comparisons)
     if unjudged and has_become_slower(attempt.work, attempt.lab.runtime, since=began):
         comparisons = tuple(map(compared, attempt.replayed.played))
-    return attempt.with_observed(Observations(comparisons=comparisons))
+    return replace(attempt, observed=Observations(comparisons=comparisons))
 
 
+@partial(GradingStep, "judging later calls alone")
 def _resume(attempt: Attempt) -> Attempt:
-    """Judge alone what follows a call that stopped its case."""
-    if attempt.program is None or attempt.relaxed:
-        return attempt
-    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
+    """If a call stopped its case, judge the calls after it separately."""
     spent: list[float] = []
 
     def play_cases(cases: Sequence[Case]) -> Sequence[Played]:
-        replayed = play(cases)
+        replayed = attempt.play(cases)
         spent.append(replayed.cpu_seconds)
         return replayed.played
 
@@ -243,111 +221,108 @@ def _resume(attempt: Attempt) -> Attempt:
     return replace(attempt, resumed=resumed, spent=attempt.spent | {"resume": sum(spent)} if spent else attempt.spent)
 
 
+@partial(GradingStep, "looking at the use of memory")
 def _inspect(attempt: Attempt) -> Attempt:
-    """Instruments look at the same cases; not where only the points count."""
-    if attempt.program is None or attempt.observed is None:
-        return attempt
+    """Instruments look at the same cases."""
     observed = attempt.lab.runtime.inspect(
         attempt.work,
         attempt.program,
         comparisons=attempt.comparisons,
-        options=replace(attempt.options, memory_checker=attempt.options.memory_checker and not attempt.relaxed),
+        options=attempt.options,
         optional=attempt.optional,
     )
-    return replace(attempt.with_observed(observed), advice=observed.advice)
+    spent = attempt.spent | dict(observed.spent)
+    return replace(attempt, observed=observed, advice=observed.advice, spent=spent)
 
 
+@partial(GradingStep, "looking for the cause")
 def _diagnose(attempt: Attempt) -> Attempt:
-    """Comes before and after `_pinpoint`, which looks more closely at what is diagnosed; once, if it sees no more."""
-    if attempt.observed is None or attempt.diagnosed is not None:
-        return attempt
-    unwritten = attempt.built.unwritten if attempt.built is not None else ()
     findings, by_call = case_findings(
-        attempt.observed, attempt.lab, unwritten=unwritten, resumed=attempt.resumed, optional=attempt.optional
+        attempt.observed,
+        attempt.lab,
+        unwritten=attempt.built.unwritten,
+        resumed=attempt.resumed,
+        optional=attempt.optional,
     )
     return replace(attempt, case_findings=tuple(findings), diagnosed=diagnose(findings, by_call, attempt.lab))
 
 
+@partial(GradingStep, "looking for lines")
 def _pinpoint(attempt: Attempt) -> Attempt:
-    """Look for lines of what went wrong."""
-    source, program, observed, diagnosed = attempt.source, attempt.program, attempt.observed, attempt.diagnosed
-    if source is None or program is None or observed is None or diagnosed is None or attempt.relaxed:
-        return attempt
-    more = attempt.lab.runtime.pinpoint(
-        attempt.work,
-        program,
-        source=source.content,
-        observed=observed,
-        unplaced=unplaced(attempt.case_findings, diagnosed.order),
-        order=diagnosed.order,
-        optional=attempt.optional,
-    )
-    return attempt.with_observed(more)
+    return _pinpointed(attempt, attempt.diagnosed.order)
 
 
+@partial(GradingStep, "looking for lines")
 def _pinpoint_first(attempt: Attempt) -> Attempt:
     """As `_pinpoint`, for the case to show first."""
-    if attempt.diagnosed is None:
+    return _pinpointed(attempt, attempt.diagnosed.order[:1])
+
+
+def _pinpointed(attempt: Attempt, order: Sequence[int]) -> Attempt:
+    """Look for lines of what went wrong in these cases; diagnose again if any were found."""
+    observed = attempt.lab.runtime.pinpoint(
+        attempt.work,
+        attempt.program,
+        source=attempt.source.content,
+        observed=attempt.observed,
+        unplaced=unplaced(attempt.case_findings, order),
+        order=order,
+        optional=attempt.optional,
+    )
+    if observed is attempt.observed:
         return attempt
-    first = replace(attempt.diagnosed, order=attempt.diagnosed.order[:1])
-    return _pinpoint(replace(attempt, diagnosed=first))
+    return _diagnose.take(replace(attempt, observed=observed, spent=attempt.spent | dict(observed.spent)))
 
 
+@partial(GradingStep, "counting points", needs_program=False)
 def _score(attempt: Attempt) -> Attempt:
-    built = attempt.built
-    builds = built is not None and attempt.can_run and not built.findings and not built.missing
-    cause = attempt.diagnosed.first_cause if attempt.diagnosed is not None else None
+    cause = attempt.diagnosed.first_cause
     scores = rule_scores(
         attempt.case_findings,
         attempt.lab.rubric,
         attempt.cases,
-        builds=builds,
+        builds=attempt.can_run and not attempt.built.findings and not attempt.built.missing,
         diagnosed=cause.rule if cause is not None else None,
         hidden=attempt.hidden,
     )
     return replace(attempt, scores=scores)
 
 
+@partial(GradingStep, "looking for advice")
 def _advise(attempt: Attempt) -> Attempt:
     """Comes when the points are counted, so that it cannot cost any."""
-    source, program = attempt.source, attempt.program
-    if not attempt.options.advise or attempt.relaxed or source is None or program is None:
+    if not attempt.options.advise:
         return attempt
-    judge = partial(compare, model=attempt.lab.model)
     look = partial(
         attempt.lab.runtime.advise,
         attempt.work,
-        program,
-        source=source.content,
+        attempt.program,
+        source=attempt.source.content,
         comparisons=attempt.comparisons,
-        judge=judge,
+        judge=partial(compare, model=attempt.lab.model),
     )
     advised = attempt.optional.run(OptionalStage.ADVICE, look, otherwise=Advised(advice=(), cpu_seconds=0.0))
     advice, spent = (*attempt.advice, *advised.advice), attempt.spent | {"advise": advised.cpu_seconds}
     return replace(attempt, advice=advice, spent=spent)
 
 
+@partial(GradingStep, "searching beyond the cases (the first time ten seconds more)")
 def _search(attempt: Attempt) -> Attempt:
     """Go beyond the cases, where that is wanted; it cannot cost a point either."""
-    if not attempt.searches or attempt.relaxed or attempt.program is None or attempt.diagnosed is None:
-        return attempt
-    if attempt.built is not None and attempt.built.findings:  # the report speaks of the build
+    if not attempt.searches or attempt.built.findings:  # with findings the report speaks of the build
         return attempt
     return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)
 
 
 def _searched(attempt: Attempt) -> Attempt:
     from grader.search.beyond import checked, load_closure, smallest  # noqa: PLC0415 - few gradings search
-    from grader.search.domain import Domain  # noqa: PLC0415
-    from grader.search.player import TracePlayer  # noqa: PLC0415
+    from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
-    lab, program, generate = attempt.lab, attempt.program, attempt.lab.generator()
-    assert program is not None
-    assert attempt.diagnosed is not None
+    lab, generate = attempt.lab, attempt.lab.generator()
     if generate is None:
         return attempt
     domain = Domain.of(generate, attempt.cases)
-    player = TracePlayer(lab, attempt.work, program, attempt.seed, domain)
+    player = TracePlayer(lab, attempt.work, attempt.program, attempt.seed, domain)
     cause = attempt.diagnosed.first_cause
     if cause is not None:
         case = next(case for case in attempt.cases if case.name == cause.cases[0])
@@ -363,37 +338,20 @@ def _searched(attempt: Attempt) -> Attempt:
 
 def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
     """What a submission that does not compile would have scored, warnings forgiven and holes stubbed; else nothing."""
-    source, built = attempt.source, attempt.built
-    if built is None or attempt.can_run or built.stopped or source is None or source.finding is not None:
+    built = attempt.built
+    if attempt.can_run or built.stopped or attempt.source.finding is not None:
         return ()
     if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
         return ()
+    options = replace(attempt.options, memory_checker=False)
     with sandbox.workspace(attempt.work.budget, tools=attempt.work.tools) as work:
-        again = replace(attempt, work=work, relaxed=True)
-        for step in STEPS[1:]:
-            again = step(again)
+        again = run(replace(attempt, work=work, options=options, relaxed=True), WOULD_SCORE)
     return again.scores if again.can_run else ()
 
 
-STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
-    _collect,
-    _build,
-    _play,
-    _compare,
-    _resume,
-    _inspect,
-    _diagnose,
-    _pinpoint,
-    _diagnose,
-    _score,
-    _advise,
-    _search,
-)
-"""The stages of one grading, whatever the language of the submission."""
-
-_SOON: dict[Callable[[Attempt], Attempt], Callable[[Attempt], Attempt]] = {
-    _play: _play_together,
-    _pinpoint: _pinpoint_first,
-}
-FIRST_STEPS = tuple(_SOON.get(step, step) for step in STEPS)
-"""The stages of a first look (`first_look`)."""
+STEPS = (_build, _play, _compare, _resume, _inspect, _diagnose, _pinpoint, _score, _advise, _search)
+"""The steps of one grading, whatever the language of the submission."""
+FIRST_LOOK = (_build, _play_together, _compare, _resume, _inspect, _diagnose, _pinpoint_first, _score)
+WOULD_SCORE = (_build, _play, _compare, _inspect, _diagnose, _score)
+FAILED_CASES = (_build, _play, _compare, _resume, _inspect, _diagnose)
+HUNTED = (_build,)

@@ -1,4 +1,4 @@
-"""Load case files; a case is a short trace of operations, each with the reply that its author claims.
+"""Case files: load them, and write a case as one. A case is a trace of operations with the replies its author claims.
 
 A person reads the replies from the handout. A claim that the reference engine contradicts makes the case invalid
 before any student is involved. All mistakes of a file are reported at once, as `path:line: message`.
@@ -7,8 +7,9 @@ before any student is involved. All mistakes of a file are reported at once, as 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +19,7 @@ from grader.core.case import Case, Expected, Generated, Grammar, Number, Signatu
 from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import Step, play
 from grader.core.verdict import Visibility
-from reference.operation import NULL, Argument, Operation, Trace
+from reference.operation import NULL, Argument, Operation, Reply, Trace
 from reference.oracle import CannotGoOn, CannotPoke
 
 _GENERATED = frozenset({"seeds", "length"})
@@ -338,3 +339,37 @@ class _OperationReader:
             mistake = "has no reply" if written is None else f"cannot return {short(written)}"
             self.complain(line, f"{name} {mistake}; write {signature.wanted_replies}")
             return None
+
+
+_SEED = "seed"
+"""The setting that every case gets from the rubric or from --seed, not from its file."""
+
+
+def case_text(case: Case, grammar: Grammar, *, title: str, clause: str, rule: str, comments: Sequence[str] = ()) -> str:
+    """Return the text of the case, with this title, clause of the handout and rule; a public case.
+
+    Operations that the grader adds to every such case are left out. `comments` stand at the top.
+    """
+    pairs = zip(case.trace.operations, case.expected.replies, strict=True)
+    lines = [
+        (str(operation), _reply(grammar, operation, reply)) for operation, reply in pairs if not operation.implicit
+    ]
+    width = max(len(call) for call, _ in lines)
+    settings = {name: value for name, value in case.trace.settings.items() if name != _SEED}
+    values = {"title": title, "handout": clause, "rule": rule, "visibility": "public", **settings}
+    widest = max(map(len, values))
+    return "".join(
+        f"{line}\n"
+        for line in (
+            *(f"# {comment}" for comment in comments),
+            *(f"{name:{widest}} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()),
+            "",
+            "operations = '''",
+            *(f"{call:{width}}{reply}".rstrip() for call, reply in lines),
+            "'''",
+        )
+    )
+
+
+def _reply(grammar: Grammar, operation: Operation, reply: Reply) -> str:
+    return "" if grammar.operations[operation.name].is_poke else f" -> {reply.text}"

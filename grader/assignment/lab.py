@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.core.case import Case, Grammar
-from grader.core.chart import Chart
 from grader.core.closure import SmallEngine
 from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
-from grader.core.picture import StatePart
+from grader.core.picture import Chart, StatePart
 from grader.core.rubric import Rubric, Rule
 from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace

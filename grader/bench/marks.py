@@ -94,12 +94,13 @@ def _wrap_stages(clock: Clock) -> None:
     """Wrap the functions with which the parts of `grade run` begin."""
     run: Any = import_module("grader.cli.run")
     pipeline: Any = import_module("grader.pipeline")
-    timed = pipeline.timed
+    attempt: Any = import_module("grader.attempt")
+    timed = attempt.timed
     run.lab_named = clock.around("opening the lab", run.lab_named)
     run.Selection.cases = clock.around("loading cases", run.Selection.cases)
     run.FORMATS["text"] = clock.around("report", run.FORMATS["text"])
     pipeline.grade = clock.around("grading, between its stages", pipeline.grade)
-    pipeline.timed = lambda step, attempt: clock.around(f"stage {pipeline.stage_name(step)}", timed)(step, attempt)
+    attempt.timed = lambda step, before: clock.around(f"stage {step.name}", timed)(step, before)
     pipeline.record = clock.around("record", pipeline.record)
 
 

@@ -1,21 +1,33 @@
-"""What is measured: a submission, the lab's cases, and two yardsticks.
+"""What is measured: a submission, the lab's cases, two yardsticks, edits of a wrong sample, and a rival.
 
-G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program.
+G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program. What
+`grade watch` waits for between an edit and the first result, that an editor has written its last byte, takes 20 ms or
+more and no CPU time.
+
+The rival is a harness that starts a native and a Valgrind process for every case. It does the whole work on the same
+submission and the same cases: it runs the cases, reads the records, and compares them with the reference. It starts
+processes directly, without the grader's sandbox.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
+from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
+from grader.assignment.samples import program_of, samples_in
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.closure import Closure
@@ -25,18 +37,22 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
-from grader.runtime.comparison import Comparison
+from grader.report import FORMATS
+from grader.report.document import Document, View
+from grader.report.first_look import first_look
+from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.project import FLAGS, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.observation import Replayed
+from grader.runtime.protocol import GradingOptions
 from grader.search.beyond import load_closure
 from grader.system import process, sandbox
 from grader.system.budget import Budget
-from grader.system.process import Patience
-from grader.system.sandbox import Workspace
+from grader.system.process import Command, Completed, Patience
+from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 
 ROOT = Path(__file__).parents[2]
 _NATIVELY = 0.001  # CPU seconds of a case, from which its time limit under Valgrind follows
@@ -174,3 +190,130 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
         yield Subject(
             path=path, lab=lab, cases=cases, source=source, program=native_program(built.program), folder=folder
         )
+
+
+_WITHOUT_TOOL = GradingOptions(memory_checker=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditedSample:
+    """A copy of a wrong labelled submission, edited again and again; each content is a new one."""
+
+    lab: Lab
+    cases: tuple[Case, ...]
+    file: Path
+    content: bytes
+    numbers: Iterator[int] = field(default_factory=count)
+    seconds: list[float] = field(default_factory=list)
+    """By the clock, of all edits so far."""
+
+    @classmethod
+    def of(cls, lab: Lab, samples: Path, folder: Path) -> EditedSample:
+        """Copy the first sample with a wrong answer to a new folder in this one."""
+        labelled = samples_in(samples / lab.name, lab.source_name)
+        wrong = next(sample for sample in labelled if sample.parent.name == Verdict.WRONG_ANSWER)
+        file = folder / lab.name / lab.source_name
+        file.parent.mkdir()
+        cases = select_cases(lab, seed=lab.rubric.seed).cases
+        return cls(lab=lab, cases=cases, file=file, content=program_of(wrong, lab.source_name))
+
+    def edit(self) -> None:
+        """Save a new content, grade it as far as the first result needs it, and make its page."""
+        comment = "\n/* {} */\n" if self.lab.runtime.language == "c" else "\n# {}\n"
+        self.file.write_bytes(self.content + comment.format(next(self.numbers)).encode())
+        started = time.monotonic()
+        page = self._first_page()
+        self.seconds.append(time.monotonic() - started)
+        assert "Start here" in page, page
+
+    def _first_page(self) -> Document:
+        source = collect(self.file, self.lab.source_name, rule="")
+        soon = pipeline.first_look(source, self.lab, self.cases, _WITHOUT_TOOL, budget=Budget())
+        if soon is not None:
+            return first_look(soon, View(), ["random traces"])
+        return FORMATS["text"](pipeline.grade(self.file, self.lab, self.cases, _WITHOUT_TOOL, source=source), View())
+
+
+_NEEDS_LIBC = (
+    b"\n#include <stdlib.h>\nlong bench_needs_libc(const char *);\n"
+    b"long bench_needs_libc(const char *text) { return strtol(text, NULL, 10); }\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainFolder(Workspace):
+    """A folder that runs programs directly: no separate user, no limit but wall time, no session, no clean-up."""
+
+    def run(
+        self,
+        command: Sequence[str] | Command,
+        *,
+        limits: Limits,
+        feeds: Sequence[bytes] = (),
+        channels: int = 0,
+        variables: Mapping[str, str] = NO_VARIABLES,
+    ) -> Completed:
+        """Run the same programs with the same input; files in memory replace the pipes."""
+        with ExitStack() as stack:
+            ends = []
+            for content in [*feeds, *[b""] * channels]:
+                ends.append(os.memfd_create("bench"))
+                stack.callback(os.close, ends[-1])
+                os.pwrite(ends[-1], content, 0)
+            done = subprocess.run(
+                command(ends) if callable(command) else command,
+                cwd=self.folder,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                pass_fds=ends,
+                timeout=limits.wall_seconds,
+                check=False,
+            )
+            taken = tuple(os.pread(end, os.fstat(end).st_size, 0) for end in ends[len(feeds) :])
+        return Completed(
+            exit_code=done.returncode if done.returncode >= 0 else None,
+            signal=-done.returncode if done.returncode < 0 else None,
+            timed_out=False,
+            cpu_seconds=0.0,
+            stdout=done.stdout,
+            stderr=done.stderr,
+            channels=taken,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InPlace(NativeProgram):
+    """A program that is put into the folder only once."""
+
+    def place(self, work: Workspace, *, checked: bool = False) -> str:
+        name = "checked" if checked else "program"
+        return name if (work.folder / name).exists() else super(_InPlace, self).place(work, checked=checked)
+
+
+def plain(folder: Path, name: str) -> PlainFolder:
+    """Make a fresh folder inside this one."""
+    inner = folder / name
+    inner.mkdir()
+    return PlainFolder(folder=inner, user=None)
+
+
+def dynamic(subject: Subject) -> NativeProgram:
+    """Build the submission with the system's libc under Valgrind, as the handout links it."""
+    with workspace() as work:
+        built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={}, optional=OptionalStages())
+    if built.program is None:
+        raise UsageError(f"{subject.path}: {built.findings[0].message}")
+    return native_program(built.program)
+
+
+def naive(subject: Subject, work: Workspace, program: NativeProgram, cases: Sequence[Case]) -> int:
+    """Run one native and one Valgrind process per case; return the number of cases with nothing wrong."""
+    standing = _InPlace(content=program.content, checked=program.checked, source_name=program.source_name)
+    return sum(_fine(subject, work, standing, case) for case in cases)
+
+
+def _fine(subject: Subject, work: Workspace, program: NativeProgram, case: Case) -> bool:
+    (comparison,) = subject.compare(subject.replay(work, [case], program))
+    checked = subject.memcheck(work, [case], program)
+    return comparison.end is End.REACHED and not comparison.deviations and not checked.counted and not checked.stopped

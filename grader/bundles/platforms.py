@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grader.assignment.lab import Lab
-from grader.bundles.bundle import Bundle, File, zipped
-from grader.bundles.tree import FOLDER, public_tree, tree
+from grader.bundles.bundle import FOLDER, Bundle, File, public_tree, tree, zipped
 from grader.core.case import Case
 
 _PACKAGES = ("gcc", "libc6-dev", "python3-venv")

@@ -1,15 +1,22 @@
-"""Are the cases of a lab enough? They are played on its wrong samples, and on mutants of its right ones.
+"""Cases tried on programs: are those that a user wrote fair, and are those of a lab enough?
+
+Cases are played on the labelled samples of a lab, on mutants of its right ones, or on the submissions of a class.
+Whether a program passes a case is decided by the steps of a grading, without those that only explain.
 
 A mutant that passes every case says that a case is missing, unless it does the same as the program that it was made
 of. Whether it does is not decidable; so random traces are searched for one that tells them apart, for some seconds. A
 mutant for which the search finds none counts as the same.
+
+A grade must be in proportion to what is there. The table of a lab (submissions/LAB/knock_outs.toml) names a right
+program and one that returns plausible, empty values everywhere. One call after the other gets its body, and the result
+is graded as any submission.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +24,104 @@ from random import Random
 
 from grader import pipeline
 from grader.assignment.lab import Lab
-from grader.classroom.own_cases import TriedProgram
+from grader.assignment.samples import knock_outs_of, label_of, samples_in
+from grader.assignment.source import Source, collect
 from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
 from grader.core.errors import UsageError
+from grader.core.verdict import Verdict
 from grader.labs import open_lab
 from grader.search.hunt import hunt
-from grader.search.mutants import mutants
+from grader.search.mutants import knock_outs, mutants
+
+_HOSTILE = "hostile_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedProgram:
+    """A program on which cases are tried."""
+
+    name: str
+    source: Source
+    right: bool = False
+    """Whether it is known to be right."""
+    rules: tuple[str, ...] = ()
+    """The rules that it is known to break."""
+    mutant_of: str = ""
+    """The right program of which it is a mutant, if it is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseTrial:
+    """What became of one case."""
+
+    case: Case
+    unfair_to: tuple[str, ...]
+    """The right programs that fail it."""
+    caught: tuple[str, ...]
+    """The other programs that fail it."""
+    guards: tuple[tuple[str, int, int], ...]
+    """For each rule that a caught program breaks: how many of its programs are caught, and how many there are."""
+    alone: tuple[str, ...] = ()
+    """The programs that no other case of the trial catches."""
+
+
+def samples_of(lab: Lab) -> list[TriedProgram]:
+    """Return the labelled samples of a lab but attacks; none where there are no samples, as in a bundle."""
+    folder = lab.cases.parents[1] / "submissions" / lab.name
+    return [
+        TriedProgram(
+            name=f"{sample.parent.name}/{sample.name}",
+            source=collect(sample, lab.source_name, rule=""),
+            right=sample.parent.name == Verdict.ACCEPTED,
+            rules=tuple(label_of(sample).get("rules", ())),
+        )
+        for sample in samples_in(folder, lab.source_name)
+        if not sample.name.startswith(_HOSTILE)
+    ]
+
+
+def tried(
+    lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int, memory_checker: bool = False
+) -> Iterator[frozenset[str] | None]:
+    """Yield for each program the names of the cases that it fails; None for one that does not build.
+
+    With `memory_checker` the tool that finds wrong uses of memory looks on, where the lab has one.
+    """
+    try_program = partial(_failed, lab.name, tuple(cases), memory_checker=memory_checker)
+    with ProcessPool(jobs) as pool:
+        yield from pool.map(try_program, (program.source for program in programs))
+
+
+def _failed(lab_name: str, cases: tuple[Case, ...], source: Source, *, memory_checker: bool) -> frozenset[str] | None:
+    return pipeline.failed_cases(source, open_lab(lab_name), cases, memory_checker=memory_checker)
+
+
+def trials(
+    cases: Sequence[Case], programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None]
+) -> list[CaseTrial]:
+    """Return what became of each case; programs that do not build say nothing."""
+    built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
+    wrong = [(program, names) for program, names in built if not program.right]
+    return [
+        CaseTrial(
+            case=case,
+            unfair_to=tuple(program.name for program, names in built if program.right and case.name in names),
+            caught=tuple(program.name for program, names in wrong if case.name in names),
+            guards=tuple(_guards(case, wrong)),
+            alone=tuple(program.name for program, names in wrong if len(cases) > 1 and names == {case.name}),
+        )
+        for case in cases
+    ]
+
+
+def _guards(case: Case, wrong: Iterable[tuple[TriedProgram, frozenset[str]]]) -> Iterator[tuple[str, int, int]]:
+    of_rule: dict[str, list[bool]] = {}
+    for program, names in wrong:
+        for rule in program.rules[:1]:
+            of_rule.setdefault(rule, []).append(case.name in names)
+    counts = [(rule, sum(caught), len(caught)) for rule, caught in of_rule.items()]
+    yield from sorted((count for count in counts if count[1]), key=lambda count: (-count[1], count[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +240,48 @@ def _searched(lab_name: str, seconds: float, program: TriedProgram) -> Survivor:
     )
     failing = pipeline.hunted(program.source, lab, generate, search, seconds=seconds)
     return Survivor(program=program, trace=() if failing is None else tuple(map(str, failing.operations)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnockedOut:
+    """A right program in which one call does nothing."""
+
+    call: str
+    source: Source
+    teacher: int
+    """The points of a fair teacher."""
+
+
+def knocked_out(lab: Lab) -> list[KnockedOut]:
+    """Return the programs of a lab's table, none where it has none.
+
+    Raises `UsageError` where the table names other calls than the two programs have, or tree-sitter is not installed.
+    """
+    folder = lab.cases.parents[1] / "submissions" / lab.name
+    table = knock_outs_of(folder)
+    if table is None:
+        return []
+    right, empty = (collect(sample, lab.source_name, rule="") for sample in (table.right, table.empty))
+    try:
+        programs = dict(knock_outs(right.content, empty.content, lab.runtime.language))
+    except ImportError as error:
+        raise UsageError("programs are parsed by tree-sitter; run scripts/setup --mutants") from error
+    if programs.keys() != table.teacher.keys():
+        others = ", ".join(sorted(programs.keys() ^ table.teacher.keys()))
+        raise UsageError(f"{folder / 'knock_outs.toml'}: only the table or only the two programs have {others}")
+    return [
+        KnockedOut(call=call, source=replace(right, content=programs[call]), teacher=points)
+        for call, points in table.teacher.items()
+    ]
+
+
+def scores(lab: Lab, cases: Sequence[Case], programs: Sequence[KnockedOut], *, jobs: int) -> Iterator[int]:
+    """Yield the points of each program."""
+    with ProcessPool(jobs) as pool:
+        yield from pool.map(partial(_score, lab.name, tuple(cases)), (program.source for program in programs))
+
+
+def _score(lab_name: str, cases: tuple[Case, ...], source: Source) -> int:
+    record = pipeline.grade(Path(source.name), open_lab(lab_name), cases, source=source)
+    assert record.score is not None
+    return record.score

@@ -21,8 +21,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from grader.assignment.source import ARCHIVES, NOT_OPENED, Source
-from grader.classroom.roster import Roster
-from grader.classroom.submission_metadata import submitters
+from grader.classroom.roster import Roster, submitters
 from grader.classroom.zip_archive import MACOS, ZIP, Archive, Member, collect_zipped, opened, was_unpacked
 from grader.core.errors import UsageError
 from grader.core.record import Student

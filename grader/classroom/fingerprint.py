@@ -44,8 +44,8 @@ class GradingPlan:
     """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
     judged: str
-    """The fingerprint of all but what `rescored` (grader.result.points) may change: points, titles and places of rules,
-    and what students see, which may depend on the time. With the same one, a record needs no second grading."""
+    """The fingerprint of all but what `rescored` (grader.result.assemble) may change: points, titles and places of
+    rules, and what students see, which may depend on the time. With the same one, a record needs no second grading."""
 
     @property
     def max_score(self) -> int:

@@ -17,12 +17,11 @@ from grader.assignment.input_file import TomlTable, cut, short
 from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.case import Number
 from grader.core.errors import ClassFileError, StoreFailure
-from grader.core.losses import with_costs
-from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
+from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded, with_costs
 from grader.core.rubric import Rubric
 from grader.core.verdict import Cause, Feedback, Judged, RuleScore, Verdict
 from grader.judge.score import lose_alike, rescored, total
-from grader.result.points import by_points, with_rules
+from grader.result.assemble import by_points, with_rules
 
 _TABLE = "override"
 
@@ -101,7 +100,7 @@ class StoredRecord:
         )
 
     def rescored(self, key: str, rubric: Rubric) -> StoredRecord:
-        """Return what is stored, under this key, of the same record by another rubric (grader.result.points).
+        """Return what is stored, under this key, of the same record by another rubric (grader.result.assemble).
 
         The record is not unpacked: its scores are beside it, and it gets them when it is read. Its causes are right
         only where it `loses_alike`.

@@ -31,7 +31,7 @@ a class such as `RunOptions` beside it."""
 
 _IN = {
     "explain": "cases",
-    "try": "own_cases",
+    "try": "calibrate",
     "runs": "stored",
     "show": "stored",
     "export": "stored",

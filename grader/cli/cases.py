@@ -87,7 +87,7 @@ def explain(options: ExplainOptions) -> ExitCode:
     """
     from grader.report.page import Page, strong
     from grader.report.text_picture import chart_lines, legend_of
-    from grader.result.draw_charts import expected_charts
+    from grader.result.draw_states import expected_charts
 
     lab, case = _case_of(options)
     page = Page(columns(100), colour=is_colourful())

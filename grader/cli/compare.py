@@ -11,7 +11,7 @@ from statistics import mean
 
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Result
-from grader.cli.output import Detail
+from grader.cli.options import Detail
 from grader.cli.parser import argument, option, shared
 from grader.cli.stored import result_of, run_named, store_option
 from grader.cli.terminal import console, notify

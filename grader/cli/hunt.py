@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
-from grader.cli.options import case_named, case_names, lab_named, lab_of_submissions, lab_option
-from grader.cli.output import Detail, check_output
+from grader.cli.options import Detail, case_named, case_names, check_output, lab_named, lab_of_submissions, lab_option
 from grader.cli.parser import argument, number, option, path_option
 from grader.cli.repro import how_to_run, program_of
 from grader.cli.terminal import is_live, notify
@@ -217,7 +216,7 @@ def write_trace(page: Page, lab: Lab, failing: FailingTrace) -> None:
 
 def _file(lab: Lab, case: Case, cause: Cause) -> str:
     """Return the trace as the text of a case file."""
-    from grader.assignment.case_writer import case_text
+    from grader.assignment.case_files import case_text
 
     clauses = lab.grammar.clauses
     place = min(cause.operation, len(case.expected.replies)) - 1

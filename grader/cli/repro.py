@@ -16,6 +16,7 @@ from grader.cli.options import (
     case_named,
     case_names,
     check_options,
+    check_output,
     lab_named,
     lab_of_submissions,
     lab_option,
@@ -23,7 +24,6 @@ from grader.cli.options import (
     public_option,
     seed_option,
 )
-from grader.cli.output import check_output
 from grader.cli.parser import argument, path_option
 from grader.core.case import Case
 from grader.core.errors import ExitCode, UsageError

@@ -12,8 +12,17 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.source import ARCHIVES, NOT_OPENED, Source, collect
-from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
-from grader.cli.output import Detail, check_format, check_output
+from grader.cli.options import (
+    Detail,
+    HowGraded,
+    Selection,
+    check_format,
+    check_options,
+    check_output,
+    lab_named,
+    lab_of_submissions,
+    sandbox_option,
+)
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
 from grader.cli.terminal import is_live, status
 from grader.core.case import Number
@@ -35,20 +44,6 @@ _SEARCH = (
 )
 _HAND_IN = "Which hand-in of its student it is; a rubric may say what students see by that."
 _NO_END = "the grading did not finish: it was interrupted, or the grader failed"
-
-_STAGES = {
-    "collect": "looking for the file",
-    "build": "building",
-    "play": "running the cases",
-    "compare": "comparing with the reference",
-    "resume": "judging later calls alone",
-    "inspect": "looking at the use of memory",
-    "diagnose": "looking for the cause",
-    "pinpoint": "looking for lines",
-    "score": "counting points",
-    "advise": "looking for advice",
-    "search": "searching beyond the cases (the first time ten seconds more)",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +186,7 @@ def _with_status(path: Path, grade: partial[Record]) -> Record:
     lab = grade.keywords["lab"]
     with status(str(path)) as tell:
         source = _unpacked(path, lab.source_name, lab.rubric.judged(Judged.BUILD))
-        return grade(path, source=source, progress=lambda step: tell(_STAGES[step]))
+        return grade(path, source=source, progress=tell)
 
 
 def _table(paths: Iterable[Path], grade: partial[Record], book: Gradebook, output: Path | None) -> list[Verdict]:

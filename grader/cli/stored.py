@@ -16,7 +16,7 @@ from grader.assignment.input_file import suggestion
 from grader.classroom.database import run_locks
 from grader.classroom.store import Change, Run, Store, changes, open_store, prunable, prune, runs_to_remove
 from grader.classroom.stored_result import Result
-from grader.cli.output import Detail, check_format, check_output
+from grader.cli.options import Detail, check_format, check_output
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
 from grader.cli.terminal import console, counted, notify
 from grader.core.case import Number

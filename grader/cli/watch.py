@@ -19,8 +19,7 @@ from grader.assignment.case_selection import CaseSelection
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.cli.hunt import write_trace
-from grader.cli.options import Selection, check_options, lab_named, lab_of_submissions, seed_option
-from grader.cli.output import Detail
+from grader.cli.options import Detail, Selection, check_options, lab_named, lab_of_submissions, seed_option
 from grader.cli.parser import argument, shared
 from grader.cli.terminal import is_live, notify
 from grader.core.errors import Abandoned, ExitCode, GraderError, ToolMissing, UsageError
@@ -158,7 +157,7 @@ def _first_look(options: WatchOptions, lab: Lab, selected: CaseSelection, saved:
 
     how = check_options(lab, GradingOptions(seed=options.seed))
     budget = Budget(unwanted=saved.is_old)
-    record = pipeline.first_look(options.path, lab, selected.cases, how, source=saved.source, budget=budget)
+    record = pipeline.first_look(saved.source, lab, selected.cases, how, budget=budget)
     if record is not None:
         traces = sum(len(case.generated.traces) for case in selected.cases if case.generated is not None)
         hidden = any(case.visibility is Visibility.HIDDEN for case in selected.cases)

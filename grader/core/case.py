@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader.core.deltas import Delta, deltas, restored
 from grader.core.model import MemorySpan, ModelFactory, Step
 from grader.core.verdict import Visibility
 from reference.operation import Argument, Operation, Reply, Trace, written
@@ -214,18 +213,6 @@ class Expected:
         """Return the same of the first `count` operations."""
         few = slice(count)
         return Expected(self.replies[few], self.records[few], self.allowed[few], self.worked[few])
-
-    def __reduce__(self) -> tuple[Callable[..., Expected], tuple[object, ...]]:
-        return _unpacked, (self.replies, deltas(self.records), self.allowed, self.worked)
-
-
-def _unpacked(
-    replies: tuple[Reply, ...],
-    stored: tuple[Delta, ...],
-    allowed: tuple[tuple[MemorySpan, ...], ...],
-    worked: tuple[frozenset[str], ...],
-) -> Expected:
-    return Expected(replies, restored(stored), allowed, worked)
 
 
 def _reduced(operation: Operation) -> tuple[Callable[..., Operation], tuple[object, ...]]:

@@ -1,6 +1,8 @@
-"""Pictures of failing cases in a report: states as panels of rows and cells, expected beside actual, step by step.
+"""Pictures in a report: the states of a failing case, expected beside actual, and charts of a whole case.
 
-The lab defines the panels (`Lab.picture`); the code that draws them knows only rows of cells.
+The lab defines the panels of a state (`Lab.picture`) and the charts (`Lab.charts`); the code that draws them knows only
+rows of cells, signs and numbers. A chart shows what happened in a case from left to right, or how a whole is divided
+into shares.
 """
 
 from __future__ import annotations
@@ -9,7 +11,90 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from grader.core.chart import ComparedChart
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """A row of cells. Each cell is empty, or a sign of the chart's legend with perhaps more behind it, such as "P4"."""
+
+    label: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A row of numbers from 0 to `most`, one for each column; None where nothing is known."""
+
+    label: str
+    values: tuple[int | None, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """A bar whose length is a whole, divided into parts in the order of the chart's legend."""
+
+    label: str
+    parts: tuple[float, ...]
+    """Not negative. What they add up to is the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartCell:
+    """A cell: the positions of its column and its track, from 0."""
+
+    column: int
+    track: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From the cell that something waits for to the cell that waits, each the only one in its column."""
+
+    start: ChartCell
+    end: ChartCell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart of one run of a case: tracks and levels below common columns, or bars."""
+
+    title: str
+    legend: dict[str, str]
+    """The meaning of each sign of the tracks, or the name of each part of the bars by its sign."""
+    columns: tuple[str, ...] = ()
+    operations: tuple[int, ...] = ()
+    """For each column the number of its operation, from 1, in ascending order; empty: columns are something else."""
+    tracks: tuple[Track, ...] = ()
+    marks: tuple[ChartCell, ...] = ()
+    """Cells that are wrong together, such as two accesses in the wrong order."""
+    arrows: tuple[Arrow, ...] = ()
+    levels: tuple[Level, ...] = ()
+    bars: tuple[Shares, ...] = ()
+    known: tuple[Shares, ...] = ()
+    """Bars of published figures, to compare with."""
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.tracks or self.levels or self.bars)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedChart:
+    """The chart of the program's run, and that of the reference's: with the same columns and labels, or empty where
+    only the program's own run can be drawn.
+    """
+
+    actual: Chart
+    expected: Chart
+    wrong: ChartCell | None = None
+    """The first cell that differs."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the two runs differ in it, or the program's own has something that no right run has."""
+        differs = self.wrong is not None or self.actual.bars != self.expected.bars
+        return differs or (self.actual.has_content and not self.expected.has_content)
 
 
 class Drawing(IntEnum):

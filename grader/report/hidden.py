@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grader.core.losses import HiddenLoss, hidden_losses
-from grader.core.record import Record
+from grader.core.record import HiddenLoss, Record, hidden_losses
 from grader.core.verdict import Audience, Outcome
 from grader.report.page import Page, dim, glued, strong
 from grader.report.phrases import points_lost

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grader.core.chart import ComparedChart
-from grader.core.losses import hidden_losses
-from grader.core.record import Record
+from grader.core.picture import ComparedChart
+from grader.core.record import Record, hidden_losses
 from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 from grader.report.document import Document, View, web_page
 from grader.report.excerpt import coloured

@@ -6,8 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grader.core.losses import cases_that_cost, hidden_losses
-from grader.core.record import Override, Record
+from grader.core.record import Override, Record, cases_that_cost, hidden_losses
 from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
 from grader.report.hidden import titles
 from grader.report.phrases import cost_of, counted, said_of

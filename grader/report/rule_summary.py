@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from grader.core.losses import cases_that_cost
-from grader.core.record import Record
+from grader.core.record import Record, cases_that_cost
 from grader.core.verdict import Audience, Feedback, Outcome, RuleScore
 from grader.report.document import Document
 from grader.report.page import Page

@@ -10,8 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from grader.core.chart import ComparedChart
-from grader.core.picture import Picture
+from grader.core.picture import ComparedChart, Picture
 from grader.core.record import Record, SmallestTrace
 from grader.core.verdict import NOT_IMPORTED, REFUSED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.excerpt import Excerpt, excerpt

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from grader.core.chart import Chart, ChartCell, ComparedChart, Shares
+from grader.core.picture import Chart, ChartCell, ComparedChart, Shares
 from grader.report.page import Page, Span, Style, dim, pad, strong, width_of
 from grader.report.picture import CellMark, DrawnCell, DrawnPanel, DrawnRow, Side, merged_columns
 from grader.report.start_here import Focus

@@ -1,4 +1,4 @@
-"""Build the record of an attempt: the verdict is decided here, and what each case and cause costs."""
+"""Build the record of an attempt: score, verdict, and what each case and cause costs; also by another rubric."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from functools import partial
 import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
+from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage
-from grader.core.picture import Drawing
-from grader.core.record import Environment, Record, Submission, UsedTool
+from grader.core.picture import Drawing, Picture
+from grader.core.record import Environment, Record, Submission, UsedTool, with_costs
+from grader.core.rubric import Rubric
 from grader.core.sanitize import decoded, decoded_lines
 from grader.core.verdict import (
+    NOT_IMPORTED,
     Cause,
     Outcome,
     RuleScore,
     StepShown,
     Verdict,
 )
+from grader.judge import score
 from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import charged
 from grader.judge.score import passes, total
-from grader.result.draw_states import pictures
-from grader.result.points import by_points, with_rules
 from grader.runtime.protocol import Built
 from grader.system import resources, sandbox
 
@@ -46,9 +48,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
     Raises `DriverError` when points were lost and no finding says why.
     """
     lab, built, source, optional = attempt.lab, attempt.built, attempt.source, attempt.optional
-    assert built is not None
-    assert source is not None
-    coverage = attempt.observed.coverage if attempt.observed is not None else None
+    coverage, printed = attempt.observed.coverage, attempt.replayed.output[:_MOST_OUTPUT]
     findings = list(built.findings)
     outcomes = []
     for case_findings in attempt.case_findings:
@@ -70,7 +70,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         max_score=0,
         public_only=attempt.hidden is not None,
         causes=tuple(_causes(attempt)),
-        stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
+        stages=attempt.diagnosed.stages,
         outcomes=tuple(outcomes),
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
@@ -78,27 +78,34 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         closure=attempt.closure,
         smallest=attempt.smallest,
         notation=dict(lab.notation),
-        output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
+        output=optional.run(OptionalStage.PRINTS, partial(decoded, printed), otherwise=""),
         unchecked=lab.runtime.unchecked(attempt.options) if coverage is None else coverage,
         feedback=lab.rubric.feedback_at(datetime.now(UTC), attempt.hand_in),
         hand_in=attempt.hand_in,
         seed=attempt.seed,
         protection=sandbox.protection(),
-        environment=_environment(attempt, built),
+        environment=_environment(attempt),
         cpu_seconds={name: round(seconds * attempt.work.budget.pace, 4) for name, seconds in attempt.spent.items()},
     )
     result = with_rules(result, attempt.scores, would)
-    drawn = optional.run(
-        OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
-    )
+    drawn = optional.run(OptionalStage.PICTURES, partial(_pictures, result, attempt, draw), otherwise=())
     return replace(result, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
 
 
-def _environment(attempt: Attempt, built: Built) -> Environment:
+def _pictures(record: Record, attempt: Attempt, draw: Drawing) -> tuple[Picture, ...]:
+    if draw is Drawing.NOTHING or record.first_cause is None:
+        return ()
+    from grader.result.draw_states import pictures  # noqa: PLC0415 - a right program needs none
+
+    return pictures(record, attempt.comparisons, attempt.lab, draw)
+
+
+def _environment(attempt: Attempt) -> Environment:
+    command = attempt.built.command
     return Environment(
         tools=tuple(_used(attempt)),
-        command=built.command,
-        reproduce=attempt.lab.reproduce_command if built.command or built.program is not None else "",
+        command=command,
+        reproduce=attempt.lab.reproduce_command if command or attempt.can_run else "",
         kernel=f"{os.uname().sysname} {os.uname().release}",
         grader=grader.__version__,
         lane="stock" if attempt.options.stock else "",
@@ -114,11 +121,10 @@ def _used(attempt: Attempt) -> Iterator[UsedTool]:
 
 
 def _verdict(attempt: Attempt) -> Verdict:
-    if attempt.built is not None and attempt.built.findings:
+    if attempt.built.findings:
         return _of_build(attempt.built)
     most = sum(rule.max_points for rule in attempt.scores)
-    diagnosed = attempt.diagnosed.verdict if attempt.diagnosed is not None else Verdict.ACCEPTED
-    return by_points(total(attempt.scores), most, diagnosed)
+    return by_points(total(attempt.scores), most, attempt.diagnosed.verdict)
 
 
 def _of_build(built: Built) -> Verdict:
@@ -127,7 +133,7 @@ def _of_build(built: Built) -> Verdict:
 
 def _causes(attempt: Attempt) -> Iterator[Cause]:
     """Yield the first finding of a failing build, then the causes of failing cases."""
-    if attempt.built is not None and attempt.built.findings:
+    if attempt.built.findings:
         first = attempt.built.findings[0]
         yield Cause(
             rule=first.rule,
@@ -136,8 +142,7 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
             hint=first.field if first.kind in ("compiler", "linker") else "",
             lines=first.source[:1],
         )
-    if attempt.diagnosed is not None:
-        yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
+    yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
@@ -193,7 +198,58 @@ def _lines(content: bytes) -> tuple[str, ...]:
     return tuple(line.expandtabs(8)[:_MOST_COLUMNS] for line in decoded_lines(lines[:_MOST_LINES]))
 
 
-def _output(attempt: Attempt) -> str:
-    if attempt.replayed is None:
-        return ""
-    return decoded(attempt.replayed.output[:_MOST_OUTPUT])
+def rescored(record: Record, rubric: Rubric) -> Record | None:
+    """Return the record that a grading by this rubric would make now, with its points, titles and places of rules.
+
+    What students see of it is what the rubric says now. The rubric must have the same rules, judged in the same way.
+    The pictures stay those of the grading, and a record without a score stays as it is. None: other rules lose points
+    than before, so only a grading knows the rules of the causes.
+    """
+    if record.score is None:
+        return record
+    rules = score.rescored(record.rules, rubric)
+    if not score.lose_alike(record.rules, rules):
+        return None
+    record = replace(record, feedback=rubric.feedback_at(datetime.now(UTC), record.hand_in))
+    return with_rules(record, rules, score.rescored(record.would_rules, rubric))
+
+
+def with_rules(record: Record, rules: Sequence[RuleScore], would: Sequence[RuleScore]) -> Record:
+    """Return the record with these scores: its score and verdict, and what each case and cause costs.
+
+    `would` are those of `would_score`.
+    """
+    points, most = score.total(rules), sum(rule.max_points for rule in rules)
+    verdict = record.verdict
+    if not record.build_findings:
+        first = record.first_cause
+        verdict = by_points(points, most, first.verdict if first is not None else Verdict.ACCEPTED)
+    scored = replace(
+        record,
+        causes=tuple(_with_build_clause(record, rules)),
+        rules=tuple(rules),
+        score=points,
+        max_score=most,
+        verdict=verdict,
+        would_score=score.total(would) if would else None,
+        would_rules=tuple(would),
+    )
+    return with_costs(scored)
+
+
+def _with_build_clause(record: Record, rules: Sequence[RuleScore]) -> list[Cause]:
+    """Return the causes; that of a failed build with what the handout demands, if a compiler or Python shows it."""
+    if not record.build_findings or record.build_findings[0].kind not in ("compiler", NOT_IMPORTED):
+        return list(record.causes)
+    first, *others = record.causes
+    rule = next(rule for rule in rules if rule.rule == first.rule)
+    return [replace(first, clause=": ".join(filter(None, (rule.handout, rule.title)))), *others]
+
+
+def by_points(points: int, most: int, diagnosed: Verdict) -> Verdict:
+    """Return the verdict of a submission that builds. Raises `DriverError` when no diagnosis explains a loss."""
+    if points == most:
+        return Verdict.ACCEPTED
+    if diagnosed is Verdict.ACCEPTED:
+        raise DriverError("points were lost, but no finding says why")
+    return diagnosed

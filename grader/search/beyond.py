@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from grader.assignment.lab import Lab
 from grader.assignment.stored import stored
 from grader.core.case import Case
-from grader.core.closure import Closure, closure_of
-from grader.core.covering import Covering, covering_of
+from grader.core.closure import Closure, Covering, closure_of, covering_of
 from grader.core.record import SmallestTrace
 from grader.core.verdict import Advice
-from grader.search.hunt import fails
+from grader.search.hunt import fails, shrink
 from grader.search.player import FailingTrace, TracePlayer
-from grader.search.shrink import shrink
 from reference.operation import Operation
 
 Explored = Closure | Covering

@@ -36,7 +36,7 @@ def first_look(
     (folder / looked_at.source_name).write_text(source, encoding="utf-8")
     read = collect(folder, looked_at.source_name, rule="")
     selected = cases() if played is None else played
-    return pipeline.first_look(folder, looked_at, selected, DEFAULTS, source=read, budget=Budget())
+    return pipeline.first_look(read, looked_at, selected, DEFAULTS, budget=Budget())
 
 
 def page(record: Record, view: View | None = None) -> str:

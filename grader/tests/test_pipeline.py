@@ -15,7 +15,7 @@ from grader.core.case import Case
 from grader.core.errors import Abandoned, DriverError
 from grader.core.verdict import Tool, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.pipeline import grade
+from grader.pipeline import STEPS, grade
 from grader.runtime.native import replay
 from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
@@ -117,3 +117,14 @@ def test_a_grading_that_nobody_wants_is_abandoned(temporary: Path, tmp_path: Pat
 
     assert next(asked, None) is None
     assert list(temporary.iterdir()) == []
+
+
+def test_progress_shows_the_steps_that_are_taken(tmp_path: Path) -> None:
+    """Each says for itself what it does; without a program only those are taken that need none."""
+    told: dict[str, list[str]] = {"runs": [], "does not compile": []}
+    options = GradingOptions(seed=1, memory_checker=False)
+    grade(written(tmp_path, right()), lab(), [first_case()], options, progress=told["runs"].append)
+    grade(written(tmp_path, "int x\n"), lab(), [first_case()], options, progress=told["does not compile"].append)
+
+    assert told["runs"] == [step.says for step in STEPS]
+    assert told["does not compile"] == ["building", "counting points"]

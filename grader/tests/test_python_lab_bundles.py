@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from grader.bundles.bundle import public_tree
 from grader.bundles.platforms import BUNDLES
-from grader.bundles.tree import public_tree
 from grader.labs import open_lab
 from grader.tests.support.command import Said, grade_process
 from grader.tests.support.toy_house import house_with_toy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grader.core.chart import Chart, Shares, Track
+from grader.core.picture import Chart, Shares, Track
 from grader.labs.python_lab import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 

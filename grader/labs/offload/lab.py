@@ -12,7 +12,7 @@ from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import Case, JsonValue, Number
-from grader.core.chart import Arrow, Chart, ChartCell, Level, Track
+from grader.core.picture import Arrow, Chart, ChartCell, Level, Track
 from grader.core.rubric import Facet, Rule
 from grader.labs.python_lab import call, python_lab, stand_in
 from reference.operation import Argument, Operation, Trace

@@ -12,7 +12,7 @@ from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Word
-from grader.core.chart import Chart, Level, Shares, Track
+from grader.core.picture import Chart, Level, Shares, Track
 from grader.core.rubric import Facet
 from grader.labs.python_lab import Described, as_list, as_mapping, call, python_lab, reply_of, state_of
 from reference.operation import Trace

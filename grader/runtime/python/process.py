@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 from grader.core.errors import CannotStart
 from grader.core.verdict import EXCEPTION, REFUSED, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
-from grader.runtime.python.compiled import compiled, module_code
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.table import CallTable, compiled, module_code
 from grader.system import sandbox
 from grader.system.folders import closed_folders
 from grader.system.process import Completed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import case_files, input_file
-from grader.classroom import roster, submission_metadata
+from grader.classroom import roster
 from grader.core.errors import MOST_SHOWN, InputError
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_case_files import CREATED, HEADER
@@ -61,26 +61,26 @@ def complaint(path: Path, content: str | bytes, read: Callable[[Path], object]) 
         ("folder,name\n" + "\n" * 30_000, roster.load, "20002: there are more than 20000 rows"),
         ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' occurs twice"),
         ("folder,name\n" + "x" * (5 << 20), roster.load, "1: is larger than 4096 KB"),
-        ("a: " + "[" * 100_000, submission_metadata.submitters, "1: is nested too deeply"),
+        ("a: " + "[" * 100_000, roster.submitters, "1: is nested too deeply"),
         (
             "\n".join(" " * depth + "a:" for depth in range(300)),
-            submission_metadata.submitters,
+            roster.submitters,
             ": is nested too deeply",
         ),
-        ("a: b\n---\na: b\n", submission_metadata.submitters, "2: holds more than one list"),
-        ("%TAG !a! b\n" * 9 + "--- a", submission_metadata.submitters, "1: a line may not begin with %"),
+        ("a: b\n---\na: b\n", roster.submitters, "2: holds more than one list"),
+        ("%TAG !a! b\n" * 9 + "--- a", roster.submitters, "1: a line may not begin with %"),
         (
             "a: b\nc: {submitters: jane}\n",
-            submission_metadata.submitters,
+            roster.submitters,
             "2: c: its :submitters: must be a list of people",
         ),
         (
             "d: &d {submitters: *d }\n",
-            submission_metadata.submitters,
+            roster.submitters,
             "1: d: its :submitters: must be a list of people",
         ),
-        ("a: *b\n", submission_metadata.submitters, "1: is not YAML (found undefined alias"),
-        ("a: b\nc: \x01\n", submission_metadata.submitters, "2: is not YAML (control characters are not allowed)"),
+        ("a: *b\n", roster.submitters, "1: is not YAML (found undefined alias"),
+        ("a: b\nc: \x01\n", roster.submitters, "2: is not YAML (control characters are not allowed)"),
     ],
 )
 def test_what_is_too_much_is_one_sentence(
@@ -92,9 +92,9 @@ def test_what_is_too_much_is_one_sentence(
 
 def test_a_list_of_very_many_values_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is used, and of what is skipped."""
-    monkeypatch.setattr(submission_metadata, "_MOST_NODES", 1000)
+    monkeypatch.setattr(roster, "_MOST_NODES", 1000)
     for text in ("a:\n submitters:\n" + " - {name: x}\n" * 400, "a:\n" + " - x\n" * 1100):
-        message = complaint(tmp_path / "m.yml", text, submission_metadata.submitters)[0]
+        message = complaint(tmp_path / "m.yml", text, roster.submitters)[0]
 
         assert message.endswith(": holds more than 1000 values; name the class yourself, with --roster FILE")
 
@@ -104,9 +104,7 @@ def test_a_short_file_cannot_name_millions(tmp_path: Path) -> None:
     people = "a: &a\n" + "- {name: x}\n" * 1000
     text = people + "".join(f"s{number}: {{submitters: *a }}\n" for number in range(1000))
 
-    assert complaint(tmp_path / "m.yml", text, submission_metadata.submitters)[0].startswith(
-        "1: names more than 20000 students"
-    )
+    assert complaint(tmp_path / "m.yml", text, roster.submitters)[0].startswith("1: names more than 20000 students")
 
 
 def test_the_line_of_a_key_is_found_however_it_is_written() -> None:

@@ -13,8 +13,7 @@ import pytest
 from grader.bench import targets
 from grader.bench.__main__ import main
 from grader.bench.figures import Figure, FigureGroup, Target
-from grader.bench.rivals import plain
-from grader.bench.subject import Subject, prepared
+from grader.bench.subject import Subject, plain, prepared
 from grader.labs import LABS
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES

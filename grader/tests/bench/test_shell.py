@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.bench.shell import ShellRun
+from grader.bench.targets import ShellRun
 from grader.core.errors import DriverError
 from grader.tests.support.command import SAMPLES
 

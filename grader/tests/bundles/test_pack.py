@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from grader.bundles import bundle
-from grader.bundles.bundle import File, put
+from grader.bundles.bundle import File, put, tree
 from grader.bundles.platforms import BUNDLES
-from grader.bundles.tree import tree
 from grader.core.errors import UsageError
 from grader.labs import LABS, open_lab
 from grader.tests.support.command import grade
@@ -43,7 +42,7 @@ def test_students_begin_with_the_handout(name: str) -> None:
 
 def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What pip installed of one has no scripts that could set it up."""
-    monkeypatch.setattr("grader.bundles.tree._ROOT", tmp_path)
+    monkeypatch.setattr("grader.bundles.bundle._ROOT", tmp_path)
     with pytest.raises(UsageError, match="only a clone can make"):
         list(tree(open_lab("paged_kv"), ()))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grader.assignment.case_selection import select_cases
-from grader.bundles.tree import tree
+from grader.bundles.bundle import tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab

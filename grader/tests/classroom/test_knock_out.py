@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.assignment.case_selection import select_cases
-from grader.classroom.knock_out import knocked_out, scores
+from grader.classroom.calibration import knocked_out, scores
 from grader.labs import LABS, open_lab
 from grader.search.mutants import knock_outs
 

@@ -41,7 +41,7 @@ def test_a_right_program_needs_no_search_for_what_is_wrong() -> None:
     assert not modules & {
         *(f"grader.report.{name}" for name in ("html", "start_here", "picture", "gradebook", "sarif", "junit")),
         *(f"grader.runtime.native.{name}" for name in ("advice", "lines", "closure", "compile.macros")),
-        *("grader.search.player", "grader.search.beyond", "grader.judge.plain_judge"),
+        *("grader.search.player", "grader.search.beyond", "grader.judge.plain_judge", "grader.result.draw_states"),
         *("difflib", "zipfile", "traceback", "csv", "gzip"),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.core.covering import covering_of
+from grader.core.closure import covering_of
 from grader.tests.support.small_shelf import SHELF, small_shelf
 from grader.tests.support.toy_lab import lab
 from reference.operation import Operation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.case_selection import select_cases
-from grader.classroom.knock_out import knocked_out
+from grader.classroom.calibration import knocked_out
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.labs import open_lab

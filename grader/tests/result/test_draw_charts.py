@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grader.core.chart import Chart, ComparedChart
 from grader.core.model import play
+from grader.core.picture import Chart, ComparedChart
 from grader.labs import LABS, open_lab
 from grader.report.text_picture import chart_lines, legend_of
-from grader.result.draw_charts import expected_charts
+from grader.result.draw_states import expected_charts
 from grader.tests.support.charted import cases, reported, text_of
 
 WITH_CHARTS = [name for name in LABS if open_lab(name).charts is not None]

@@ -9,7 +9,7 @@ import pytest
 
 from grader.core.picture import PanelShape, Picture
 from grader.report.picture import DrawnScene, drawn as drawn_scenes
-from grader.result import assemble
+from grader.result import draw_states
 from grader.runtime.comparison import Comparison
 from grader.tests.support.graded import drawn
 
@@ -36,7 +36,7 @@ def judged(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Comparison]:
         comparisons.update({comparison.case.name: comparison for comparison in played})
         return ()
 
-    monkeypatch.setattr(assemble, "pictures", remembered)
+    monkeypatch.setattr(draw_states, "pictures", remembered)
     drawn.__wrapped__(name)
     return comparisons
 

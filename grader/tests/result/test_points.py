@@ -11,7 +11,7 @@ import pytest
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged
 from grader.labs import open_lab
-from grader.result.points import rescored
+from grader.result.assemble import rescored
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import all_graded, graded
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.covering import Covering
+from grader.core.closure import Covering
 from grader.core.verdict import Advice
 from grader.labs import LABS, open_lab
 from grader.search.beyond import checked, load_closure

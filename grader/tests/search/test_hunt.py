@@ -11,8 +11,8 @@ from grader.assignment import case_files
 from grader.cli.hunt import generator_of
 from grader.core.errors import ExitCode, UsageError
 from grader.labs import LABS, open_lab
+from grader.search.hunt import shrink
 from grader.search.player import FailingTrace, explicit
-from grader.search.shrink import shrink
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import hunted, player_of, smallest, superfluous, unfair_to
 from reference.operation import Operation

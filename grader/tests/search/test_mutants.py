@@ -10,8 +10,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
-from grader.classroom.calibration import Survivor, calibration, mutants_of
-from grader.classroom.own_cases import TriedProgram, samples_of
+from grader.classroom.calibration import Survivor, TriedProgram, calibration, mutants_of, samples_of
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
 from grader.search.mutants import mutants

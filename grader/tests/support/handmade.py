@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.core.losses import with_costs
 from grader.core.optional_stages import OptionalStage, StageFailure
-from grader.core.record import Record, Submission
+from grader.core.record import Record, Submission, with_costs
 from grader.core.verdict import (
     Cause,
     Finding,

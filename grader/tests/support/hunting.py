@@ -12,10 +12,8 @@ from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
-from grader.search.domain import Domain
-from grader.search.hunt import hunt
-from grader.search.player import FailingTrace, TracePlayer, explicit
-from grader.search.shrink import shrink
+from grader.search.hunt import hunt, shrink
+from grader.search.player import Domain, FailingTrace, TracePlayer, explicit
 from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.tests.support.command import ROOT

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.attempt import Attempt
+from grader.assignment.source import collect
+from grader.attempt import Attempt, GradingStep, run
 from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
@@ -181,21 +182,19 @@ def attempted(
     valgrind: bool = False,
     advise: bool = False,
     limits: TimeLimits = TIME_LIMITS,
-    steps: Sequence[Callable[[Attempt], Attempt]] = STEPS,
+    steps: Sequence[GradingStep] = STEPS,
 ) -> Attempt:
     """All steps of the grader on this source, or the first ones, with everything that they leave behind."""
     with tempfile.TemporaryDirectory() as folder, sandbox.workspace(Budget(limits)) as work:
         attempt = Attempt(
             lab=lab(),
-            path=_written(folder, source),
+            source=collect(_written(folder, source), lab().source_name, rule=""),
             cases=cases,
             work=work,
             options=GradingOptions(memory_checker=valgrind, advise=advise),
         )
-        for step in steps:
-            attempt = step(attempt)
+        attempt = run(attempt, steps)
     assert attempt.optional.failures == []
-    assert attempt.built is not None
     assert attempt.can_run, attempt.built.findings
     return attempt
 
@@ -211,7 +210,6 @@ def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Re
 def played(source: str | bytes, *cases: Case) -> list[NativePlayed]:
     """What the harness reported of each case, natively."""
     attempt = attempted(source, *cases)
-    assert attempt.replayed is not None
     return [one for one in attempt.replayed.played if isinstance(one, NativePlayed)]
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from grader.assignment.lab import Lab
-from grader.core.covering import Covering
+from grader.core.closure import Covering
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
 from grader.search.beyond import checked, load_closure

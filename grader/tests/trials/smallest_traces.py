@@ -23,9 +23,8 @@ from grader.assignment.samples import samples_in
 from grader.core.case import Case
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
-from grader.search.hunt import fails
+from grader.search.hunt import fails, shrink
 from grader.search.player import FailingTrace, TracePlayer, explicit
-from grader.search.shrink import shrink
 from grader.tests.support.command import ROOT
 from grader.tests.support.graded import graded
 from grader.tests.support.hunting import HOSTILE, accepted, hunted, player_of, smallest, superfluous, unfair_to

@@ -23,7 +23,7 @@ _MOST_EVENTS, _LOOK = 20_000, 0.04
 
 
 class CompiledTable:
-    """The lab's table, whose texts are code; see grader/runtime/python/compiled.py."""
+    """The lab's table, whose texts are code; see grader/runtime/python/table.py."""
 
     def __init__(self, described):
         self.setup = described["setup"]

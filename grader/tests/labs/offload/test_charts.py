@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from grader import pipeline
-from grader.core.chart import Chart, ComparedChart
-from grader.core.picture import Drawing
+from grader.core.picture import Chart, ComparedChart, Drawing
 from grader.labs import open_lab
 from grader.labs.offload.lab import charts
 from grader.tests.support.charted import cases, text_of

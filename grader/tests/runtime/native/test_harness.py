@@ -45,7 +45,6 @@ def trouble(statements: str, *, top: str = POSIX) -> str:
 
 def assert_only_that_call_failed(attempt: Attempt, end: str, number: int = 0) -> Finding:
     """The operations before it and the last case are whole; the one finding about the end is returned."""
-    assert attempt.replayed is not None
     broken, other = (attempt.replayed.played[place] for place in (number, -1))
     assert [step.record for step in broken.steps] == expected_records(broken.case)[:_CALL]
     assert [step.record for step in other.steps] == expected_records(other.case)

@@ -100,7 +100,6 @@ def test_the_record_after_every_operation_is_the_references(sample: str) -> None
     source = (SAMPLES / "accepted" / sample / "llm_memory.c").read_bytes()
     attempt = attempted(source, *all_cases())
 
-    assert attempt.replayed is not None
     for one in attempt.replayed.played:
         assert isinstance(one, NativePlayed)
         expected = expected_records(one.case)

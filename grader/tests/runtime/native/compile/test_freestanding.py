@@ -58,7 +58,6 @@ def checked(source: str, *cases: Case) -> Attempt:
 
 def needs_loader(attempt: Attempt) -> bool:
     """The same of the program that was made for Valgrind."""
-    assert attempt.built is not None
     assert attempt.built.program is not None
     return loader(native_program(attempt.built.program).checked)
 

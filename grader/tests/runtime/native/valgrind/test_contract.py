@@ -92,7 +92,6 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
         (finding,) = (one for one in found if one.case == case.name)
         assert (finding.rule, finding.verdict, finding.operation) == (rule, Verdict.WRONG_ANSWER, operation)
         assert (finding.source[0].file, finding.source[0].line) == (line.file, line.line)
-    assert attempt.diagnosed is not None
     assert attempt.diagnosed.first_cause is not None
     assert attempt.diagnosed.first_cause.rule == rule
     assert str(attempt.diagnosed.first_cause.lines[0]) == str(line)
