@@ -11,7 +11,7 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 from grader.report.document import Document, View, web_page
 from grader.report.excerpt import coloured
-from grader.report.footer import graded_how, repro_name
+from grader.report.phrases import graded_how, repro_name
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.phrases import (
     all_pass,

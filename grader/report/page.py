@@ -182,7 +182,9 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _joined(parts: Iterable[str | Span]) -> tuple[str, list[Style]]:
     """Return the escaped text of all parts, and the style of each of its characters."""
-    spans = [(escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts]
+    spans = [
+        (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts
+    ]
     return "".join(text for text, _ in spans).rstrip(), [style for text, style in spans for _ in text]
 
 
