@@ -85,8 +85,8 @@ def explain(options: ExplainOptions) -> ExitCode:
         grade cases
         grade explain append/three_sharers
     """
-    from grader.report.page import Page, strong
     from grader.report.chart import chart_lines, legend_of
+    from grader.report.page import Page, strong
     from grader.result.draw_charts import expected_charts
 
     lab, case = _case_of(options)

@@ -1,20 +1,23 @@
-"""The problems to fix as a sequence, for formats that put a message at a line."""
+"""The problems to fix, one by one, and formats that put a message at a line: GNU messages and GitHub annotations."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from grader.core.losses import cases_that_cost, hidden_losses
 from grader.core.record import Override, Record
 from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
+from grader.report.document import Document, View, as_command, as_gnu_message, as_log, joined
 from grader.report.hidden import titles
-from grader.report.phrases import cost_of, counted, said_of
+from grader.report.phrases import cost_of, counted, no_points_of, points_of, result_of, said_of
 from grader.report.progress import asked_now, is_for_later, is_in_unwritten
 from grader.report.trace import call_at
 
 _MOST_TITLES = 12
+_MOST_ANNOTATIONS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,3 +171,64 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
             kind="hidden",
             cases=frozenset(outcome.case for outcome in failing),
         )
+
+
+def annotations(record: Record, view: View) -> Document:
+    """Return workflow commands for GitHub: errors for causes, notices for what costs no point, and the points last.
+
+    GitHub shows ten errors and ten notices of a step, so the most costly causes come first; the job's summary has the
+    rest. When the grader itself failed, an error that says so takes the place of the points.
+    """
+    return joined(_commands(record, view))
+
+
+def _commands(record: Record, view: View) -> Iterator[Document]:
+    problems = list(causes(record, view.audience))
+    decisions = list(decided(record))
+    errors = [problem for problem in (*decisions, *problems) if not problem.is_note]
+    notes = [("decided by people", decision) for decision in decisions if decision.is_note]
+    notes += [(f"{problem.rule}, costs no point any more", problem) for problem in problems if problem.is_note]
+    notes += [("advice, costs no point", advice) for advice in advised(record)]
+    for problem in errors[:_MOST_ANNOTATIONS]:
+        yield as_command("error", problem.message, **_place(record, problem.source), title=problem.rule)
+    for title, note in notes[: _MOST_ANNOTATIONS - 1]:
+        yield as_command("notice", note.message, **_place(record, note.source), title=title)
+    more = (
+        f"; {len(errors) - _MOST_ANNOTATIONS} more causes are in the summary" if len(errors) > _MOST_ANNOTATIONS else ""
+    )
+    title = f"{record.submission.name}: {result_of(record)}"
+    if record.verdict.is_ours:
+        yield as_command("error", f"{no_points_of(record)}.", title=title)
+    else:
+        yield as_command("notice", f"{points_of(record)}{more}", title=title)
+
+
+def _place(record: Record, source: tuple[SourceLine, ...]) -> dict[str, str | int]:
+    if not record.submission.sha256:
+        return {}
+    place: dict[str, str | int] = {"file": file_of(record)}
+    if source:
+        place["line"] = source[0].line
+        if source[0].column:
+            place["col"] = source[0].column
+    return place
+
+
+def gnu(record: Record, view: View) -> Document:
+    """Return messages in the format of GNU compilers, for editors: `file:line:column: error: text [rule]`.
+
+    A problem without a known line is written without one, like a compiler's own messages that belong to no line.
+    Editors skip such messages. What costs no point (any more), and the points, are notes.
+    """
+    messages = joined(_messages(record, view))
+    return as_log(messages) if view.workflow else messages
+
+
+def _messages(record: Record, view: View) -> Iterator[Document]:
+    file = file_of(record) if record.submission.sha256 else record.submission.name
+    for problem in chain(decided(record), causes(record, view.audience), advised(record)):
+        place = (problem.source[0].line, problem.source[0].column) if problem.source else ()
+        kind = "note" if problem.is_note else "error"
+        yield as_gnu_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
+    points = no_points_of(record) if record.verdict.is_ours else points_of(record)
+    yield as_gnu_message("note", f"{result_of(record)}, {points[0].lower()}{points[1:]}", file)

@@ -14,7 +14,6 @@ from grader.core.chart import ComparedChart
 from grader.core.picture import Picture
 from grader.core.record import Record, SmallestTrace
 from grader.core.verdict import NOT_IMPORTED, REFUSED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
-from grader.report.excerpt import Excerpt, excerpt
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
 from grader.report.picture import DrawnScene, drawn, narrowed
@@ -29,6 +28,13 @@ _MOST_STEPS = 6
 _MOST_EXCERPTS = 3
 """The most messages that are shown with their lines of source."""
 
+_AROUND = 2
+"""The number of lines shown before and after the line of a place."""
+_HARD_SPACES = {ord(space): ascii(space)[1:-1] for space in "\u00a0\u2007\u202f"}
+"""Characters that look like a space and are none for a compiler, such as \\xa0, which web pages and keyboards make."""
+_WIDEST = 120
+"""The number of characters shown of a line: the colouring is slow for long lines that are not C."""
+
 _YOURS, _RETURNED, _ALLOCATED = "Your code", "Returned", "Allocated"
 _CAPTIONS = {
     _YOURS: "Your code",
@@ -42,13 +48,76 @@ _WITH_MEANING = ("compiler", "linker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message of the compiler: its place, its text, and what it means."""
+class ExcerptLine:
+    """A line as it is drawn; `column` is that of the place in it, from 1, or 0 when it is unknown."""
 
-    source: tuple[SourceLine, ...]
+    number: int
     text: str
-    meaning: str
-    excerpt: Excerpt | None
+    here: bool
+    """Whether it is the line of the place."""
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """The lines around a place of a submission."""
+
+    place: SourceLine
+    lines: tuple[ExcerptLine, ...]
+    in_comment: bool
+    """Whether the lines begin within a comment."""
+
+    @property
+    def marked(self) -> ExcerptLine:
+        """The line of the place."""
+        return next(line for line in self.lines if line.here)
+
+
+def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
+    """Return the five lines around a place, None when it is not a line of the submission's source file."""
+    submission = record.submission
+    if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
+        return None
+    first = max(1, place.line - _AROUND)
+    before = "\n".join(submission.source[: first - 1])
+    lines = []
+    for number, text in enumerate(submission.source[first - 1 : place.line + _AROUND], first):
+        here = number == place.line
+        known = here and 0 < place.column <= min(len(text) + 1, _WIDEST)
+        column = len(_drawn(text[: place.column - 1])) + 1 if known else 0
+        lines.append(ExcerptLine(number=number, text=_drawn(text), here=here, column=column))
+    return Excerpt(place=place, lines=tuple(lines), in_comment=before.rfind("/*") > before.rfind("*/"))
+
+
+def _drawn(text: str) -> str:
+    """Return a line as it is drawn: tab stops are four columns apart."""
+    return text.replace("\r", " ").replace("\n", " ").expandtabs(4).translate(_HARD_SPACES)[:_WIDEST]
+
+
+def coloured(excerpt: Excerpt) -> list[tuple[ExcerptLine, list[tuple[str, str]]]]:
+    """Return each line with its pieces: the kind (key, com, str, num, pre, or empty) and the text."""
+    return list(zip(excerpt.lines, _pieces(excerpt), strict=True))
+
+
+def _pieces(excerpt: Excerpt) -> Iterator[list[tuple[str, str]]]:
+    from pygments.lexers.c_cpp import CLexer  # noqa: PLC0415 - slow to import, and only web pages need it
+    from pygments.token import Comment, Keyword, Number, String  # noqa: PLC0415
+
+    kinds = ((Comment.Preproc, "pre"), (Comment, "com"), (Keyword, "key"), (String, "str"), (Number, "num"))
+    lexer = CLexer(stripnl=False, ensurenl=False)  # type: ignore[no-untyped-call]
+    opening = "/*" if excerpt.in_comment else ""
+    left = len(opening)
+    pieces: list[tuple[str, str]] = []
+    for token, value in lexer.get_tokens(opening + "\n".join(line.text for line in excerpt.lines)):
+        name = next((name for known, name in kinds if known in token.split()), "")
+        text, left = value[left:], max(0, left - len(value))
+        for place, part in enumerate(text.split("\n")):
+            if place:
+                yield pieces
+                pieces = []
+            if part:
+                pieces.append((name, part))
+    yield pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +125,7 @@ class Focus:
     """What a reader sees first: the messages of a failing build, or the most likely cause."""
 
     why: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[tuple[Finding, Excerpt | None], ...] = ()
     rule: str = ""
     title: str = ""
     handout: str = ""
@@ -124,12 +193,13 @@ def _why_not(record: Record, first: Finding) -> str:
     return "It does not compile as the handout demands, so nothing of it could be run."
 
 
-def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[Message]:
-    """Yield the messages of the compiler, each once."""
-    messages = dict.fromkeys((finding.source[:1], finding.message, what_it_means(finding)) for finding in findings)
-    for place, (source, text, meaning) in enumerate(messages):
-        shown = excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None
-        yield Message(source=source, text=text, meaning=meaning, excerpt=shown)
+def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[tuple[Finding, Excerpt | None]]:
+    """Yield the messages of the compiler, each once; the first ones with the lines of source."""
+    messages: dict[object, Finding] = {}
+    for finding in findings:
+        messages.setdefault((finding.source[:1], finding.message, what_it_means(finding)), finding)
+    for place, finding in enumerate(messages.values()):
+        yield finding, excerpt(record, finding.source[0]) if finding.source and place < _MOST_EXCERPTS else None
 
 
 def what_it_means(finding: Finding) -> str:
@@ -203,12 +273,10 @@ def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
 
 def _secrets(record: Record, outcome: Outcome, cause: Cause) -> set[str]:
     """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
-    secrets = {*map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)}
-    values = [step.call for step in outcome.steps]
     first = record.first_finding(outcome)
-    if first is not None:
-        secrets |= {first.field, first.expected, first.actual}
-        values += [first.field, first.expected, first.actual]
+    seen = [first.field, first.expected, first.actual] if first is not None else []
+    values = [*seen, *(step.call for step in outcome.steps)]
+    secrets = {*seen, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)}
     secrets |= {step.call for step in outcome.steps if step.number == cause.operation}
     numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
     return {secret for secret in secrets | numbers if secret}
@@ -248,18 +316,18 @@ def start_here(
 def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int, brief: bool) -> None:
     page.heading("Start here")
     page.write(shown.why, indent=2)
-    for clause in shown.clauses:
-        page.labelled("Handout", clause)
+    _write_clauses(page, shown)
     findings = record.build_findings
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
-    for message in shown.messages[:most]:
+    for finding, lines in shown.messages[:most]:
         page.blank()
-        page.write(strong(f"{message.source[0]}: " if message.source else ""), bad(message.text), indent=2, hang=6)
-        _excerpt(page, message.excerpt, brief=brief)
-        if message.meaning:
-            page.write(message.meaning, indent=6)
+        place = f"{finding.source[0]}: " if finding.source else ""
+        page.write(strong(place), bad(finding.message), indent=2, hang=6)
+        _excerpt(page, lines, brief=brief)
+        if meaning := what_it_means(finding):
+            page.write(meaning, indent=6)
     if len(shown.messages) > most:
         page.blank()
         page.write(dim(f"... and {counted(len(shown.messages) - most, 'message')} more"), indent=2)

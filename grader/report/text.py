@@ -110,7 +110,7 @@ def render(
 
 def _sized(draw: Callable[[Page, _Size], None], *sizes: _Size) -> tuple[Draw, ...]:
     """Return a version of a section for each size."""
-    return tuple(lambda page, size=size: draw(page, size) for size in sizes)  # type: ignore[misc]
+    return tuple(lambda page, size=size: draw(page, size) for size in sizes)
 
 
 def _limited(rank: int, draw: Callable[[Page, int], None], *limits: int, optional: bool = False) -> Section:
