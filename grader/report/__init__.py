@@ -60,7 +60,7 @@ FORMATS: dict[str, Format] = {
     "classroom50": _released(_in("by_rule", "classroom50")),
     "junit": _released(_in("junit")),
     "sarif": _released(_in("sarif")),
-    "annotations": _released(_in("problems", "annotations")),
+    "annotations": _released(_in("problems", "annotated")),
     "gnu": _released(_in("problems", "gnu")),
     "summary": _released(_in("by_rule", "summary")),
 }

@@ -173,7 +173,7 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
         )
 
 
-def annotations(record: Record, view: View) -> Document:
+def annotated(record: Record, view: View) -> Document:
     """Return workflow commands for GitHub: errors for causes, notices for what costs no point, and the points last.
 
     GitHub shows ten errors and ten notices of a step, so the most costly causes come first; the job's summary has the
