@@ -18,7 +18,6 @@ from grader.report.phrases import (
     graded_how,
     incomplete_of,
     no_points_of,
-    points_lost,
     points_of,
     repro_name,
     result_of,
@@ -60,8 +59,8 @@ def render(record: Record, view: View) -> Document:
         focus=focus(record, audience),
         coloured=coloured,
         what_it_means=what_it_means,
-        hidden_points=points_lost(hidden_points) if hidden_points else "",
-        tasks=[(task, points_lost(task.lost) if task.is_wrong else "") for task in tasks],
+        hidden_points=hidden_points,
+        tasks=tasks,
         causes=[_card(record, cause) for cause in causes[:_MOST_CAUSES]],
         brief=[(record.outcome(cause.cases[0]).title, cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
@@ -123,10 +122,7 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
 def _hidden(record: Record, audience: Audience) -> dict[str, object]:
     """Return what hidden cases cost, and for each rule the titles and what to read; nothing if they cost nothing."""
     losses = hidden_losses(record, audience)
-    rules = [
-        (loss.rule, titles(loss.outcomes, _MOST_TITLES), sentences(loss, _MOST_TITLES) if loss.alone else [])
-        for loss in losses
-    ]
+    rules = [(loss.rule, titles(loss.outcomes, _MOST_TITLES), sentences(loss, _MOST_TITLES)) for loss in losses]
     return {"head": hidden_head(record, audience), "what": what_to_do(losses), "rules": rules} if losses else {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -38,25 +38,17 @@ class Problem:
 
 def causes(record: Record, audience: Audience) -> Iterator[Problem]:
     """Yield a problem for each cause, the diagnosed one first, then by cost; last, one per rule for hidden cases."""
-    return _settled(record, _causes(record, audience))
-
-
-def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
-    yield from _building(record)
+    problems = []
     for cause in asked_now(record, record.causes_for(audience)):
         outcome = record.outcome(cause.cases[0])
         problem = _problem(outcome, record.first_finding(outcome))
-        yield replace(problem, message=f"{problem.message} ({cost_of(cause)})", cases=frozenset(cause.cases))
-    yield from _hidden(record, audience)
+        message = f"{problem.message} ({cost_of(cause)})"
+        problems.append(replace(problem, message=message, cases=frozenset(cause.cases)))
+    return _settled(record, chain(_building(record), problems, _hidden(record, audience)))
 
 
 def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     """Yield a problem for each thing that a tool found at one line, described by the first case that shows it."""
-    return _settled(record, _each_found(record, audience))
-
-
-def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
-    yield from _building(record)
     problems: dict[tuple[object, ...], Problem] = {}
     causes = record.causes_for(audience)
     cause_of = {case: place for place, cause in enumerate(causes) for case in cause.cases}
@@ -64,7 +56,6 @@ def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
         is_first = outcome.case == causes[0].cases[0]
         if not is_first and is_for_later(record, outcome):
             continue
-        seen = set()
         findings: list[Finding | None] = [
             finding
             for place, finding in enumerate(record.findings_of(outcome))
@@ -73,16 +64,12 @@ def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
         for finding in findings or [None]:
             problem = _problem(outcome, finding)
             key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or cause_of[outcome.case])
-            if key not in seen:
-                problems[key] = (
-                    replace(problems[key], cases=problems[key].cases | problem.cases) if key in problems else problem
-                )
-            seen.add(key)
-    yield from problems.values()
-    yield from _hidden(record, audience)
+            known = problems.setdefault(key, problem)
+            problems[key] = replace(known, cases=known.cases | problem.cases)
+    return _settled(record, chain(_building(record), problems.values(), _hidden(record, audience)))
 
 
-def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
+def _settled(record: Record, problems: Iterable[Problem]) -> Iterator[Problem]:
     """Make a problem a note when it costs nothing any more: people gave full points to all rules that it cost some."""
     raised = [override for override in record.overrides if override.points > override.was]
     if not raised:
@@ -108,23 +95,21 @@ def advised(record: Record) -> Iterator[Problem]:
 def decided(record: Record) -> Iterator[Problem]:
     """Yield the decisions of people. One that took points is no note, because these points are missing like others."""
     for override in record.overrides:
-        yield Problem(
-            rule=override.rule, message=said_of(override), kind="decided", is_note=override.points >= override.was
-        )
+        is_note = override.points >= override.was
+        yield Problem(rule=override.rule, message=said_of(override), kind="decided", is_note=is_note)
 
 
 def _problem(outcome: Outcome, finding: Finding | None) -> Problem:
-    message, cases = _message(outcome, finding), frozenset({outcome.case})
+    """Return the problem of a case: what went wrong, what to look at, and the case and operation."""
+    number = finding.operation if finding is not None else None
+    call = call_at(outcome, number) if number else ""
+    at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
+    parts = [finding.message, finding.hint] if finding is not None else []
+    parts = [f"{part.removesuffix('.')}." for part in (*parts, f"{outcome.title}: case {outcome.case}{at}") if part]
+    problem = Problem(rule=outcome.rule, message=" ".join(parts), cases=frozenset({outcome.case}))
     if finding is None:
-        return Problem(rule=outcome.rule, message=message, cases=cases)
-    return Problem(
-        rule=finding.rule,
-        message=message,
-        tool=finding.tool,
-        kind=finding.kind,
-        cases=cases,
-        source=finding.source,
-    )
+        return problem
+    return replace(problem, rule=finding.rule, tool=finding.tool, kind=finding.kind, source=finding.source)
 
 
 def file_of(record: Record) -> str:
@@ -133,21 +118,8 @@ def file_of(record: Record) -> str:
 
 
 def _building(record: Record) -> Iterator[Problem]:
-    for finding in record.build_findings:
-        yield Problem(
-            rule=finding.rule, message=finding.message, tool=finding.tool, kind=finding.kind, source=finding.source
-        )
-
-
-def _message(outcome: Outcome, finding: Finding | None) -> str:
-    """Return what went wrong, what to look at, and the case and operation."""
-    number = finding.operation if finding is not None else None
-    call = call_at(outcome, number) if number else ""
-    at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
-    parts = [finding.message, finding.hint] if finding is not None else []
-    return " ".join(
-        f"{part.removesuffix('.')}." for part in (*parts, f"{outcome.title}: case {outcome.case}{at}") if part
-    )
+    for found in record.build_findings:
+        yield Problem(rule=found.rule, message=found.message, tool=found.tool, kind=found.kind, source=found.source)
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
@@ -165,12 +137,8 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
                 by_rule.setdefault(outcome.rule, []).append(outcome)
     for rule, failing in by_rule.items():
         listed = "; ".join(titles(failing, _MOST_TITLES))
-        yield Problem(
-            rule=rule,
-            message=f"{counted(len(failing), 'hidden case')} of {rule} failed: {listed}",
-            kind="hidden",
-            cases=frozenset(outcome.case for outcome in failing),
-        )
+        message = f"{counted(len(failing), 'hidden case')} of {rule} failed: {listed}"
+        yield Problem(rule=rule, message=message, kind="hidden", cases=frozenset(case.case for case in failing))
 
 
 def annotated(record: Record, view: View) -> Document:
@@ -193,9 +161,8 @@ def _commands(record: Record, view: View) -> Iterator[Document]:
         yield as_command("error", problem.message, **_place(record, problem.source), title=problem.rule)
     for title, note in notes[: _MOST_ANNOTATIONS - 1]:
         yield as_command("notice", note.message, **_place(record, note.source), title=title)
-    more = (
-        f"; {len(errors) - _MOST_ANNOTATIONS} more causes are in the summary" if len(errors) > _MOST_ANNOTATIONS else ""
-    )
+    left = len(errors) - _MOST_ANNOTATIONS
+    more = f"; {left} more causes are in the summary" if left > 0 else ""
     title = f"{record.submission.name}: {result_of(record)}"
     if record.verdict.is_ours:
         yield as_command("error", f"{no_points_of(record)}.", title=title)
@@ -204,14 +171,10 @@ def _commands(record: Record, view: View) -> Iterator[Document]:
 
 
 def _place(record: Record, source: tuple[SourceLine, ...]) -> dict[str, str | int]:
-    if not record.submission.sha256:
-        return {}
-    place: dict[str, str | int] = {"file": file_of(record)}
+    place: dict[str, str | int] = {"file": file_of(record), "line": 0, "col": 0}
     if source:
-        place["line"] = source[0].line
-        if source[0].column:
-            place["col"] = source[0].column
-    return place
+        place |= {"line": source[0].line, "col": source[0].column}
+    return {name: value for name, value in place.items() if value} if record.submission.sha256 else {}
 
 
 def gnu(record: Record, view: View) -> Document:
