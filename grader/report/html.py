@@ -8,21 +8,9 @@ from typing import Any
 from grader.core.losses import hidden_losses
 from grader.core.record import Record
 from grader.core.verdict import Advice, Audience, Cause, Finding, SourceLine, Tool, Verdict
+from grader.report import phrases
 from grader.report.document import Document, View, web_page
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
-from grader.report.phrases import (
-    all_pass,
-    cost_of,
-    decisions_of,
-    failures_of,
-    graded_how,
-    incomplete_of,
-    no_points_of,
-    points_of,
-    repro_name,
-    result_of,
-    withheld_of,
-)
 from grader.report.picture import drawn
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next
 from grader.report.released import held_back
@@ -46,10 +34,10 @@ def render(record: Record, view: View) -> Document:
     tasks, hidden_points = by_task(record)
     return web_page(
         "submission",
-        title=f"{record.submission.name}: {result_of(record)}",
+        title=f"{record.submission.name}: {phrases.result_of(record)}",
         record=record,
-        points=points_of(record),
-        verdict=result_of(record),
+        points=phrases.points_of(record),
+        verdict=phrases.result_of(record),
         notes=list(_notes(record, audience)),
         stages=[(call_stage, STAGE_WORDS[call_stage.stage]) for call_stage in record.stages]
         if record.is_unfinished
@@ -62,27 +50,27 @@ def render(record: Record, view: View) -> Document:
         hidden_points=hidden_points,
         tasks=tasks,
         causes=[_card(record, cause) for cause in causes[:_MOST_CAUSES]],
-        brief=[(record.outcome(cause.cases[0]).title, cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
+        brief=[(record.outcome(cause.cases[0]).title, phrases.cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
-        withheld={score.rule: withheld_of(score) for score in record.rules},
+        withheld={score.rule: phrases.withheld_of(score) for score in record.rules},
         notation="; ".join(notation_of(record, shown, FULL)),
         lines=record.submission.source,
         marks=_marks(record, audience),
-        graded=list(graded_how(record)),
+        graded=list(phrases.graded_how(record)),
     )
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
-    if incomplete := incomplete_of(record):
+    if incomplete := phrases.incomplete_of(record):
         yield incomplete
     if record.verdict is Verdict.JUDGE_ERROR:
-        yield f"{no_points_of(record)}. Please show it to your instructor."
+        yield f"{phrases.no_points_of(record)}. Please show it to your instructor."
     if sentence := held_back(record):
         yield sentence
-    yield from decisions_of(record)
-    yield from failures_of(record, audience)
+    yield from phrases.decisions_of(record)
+    yield from phrases.failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
-        yield " ".join(filter(None, (all_pass(record), record.closure, "Well done.")))
+        yield " ".join(filter(None, (phrases.all_pass(record), record.closure, "Well done.")))
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
     yield from record.submission.notes
@@ -99,7 +87,7 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
     values = f" is {first.actual}, expected {first.expected}" if first is not None and first.field else ""
     return {
         "cause": cause,
-        "cost": cost_of(cause),
+        "cost": phrases.cost_of(cause),
         "outcome": outcome,
         "hidden": outcome.hidden_from(Audience.STUDENT),
         "file": place_of(record, outcome),
@@ -113,7 +101,7 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
         "undrawn": picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
         "besides": list(besides(record.findings_of(outcome))),
         "program": "\n".join(picture.program) if picture is not None else "",
-        "program_name": repro_name(record),
+        "program_name": phrases.repro_name(record),
         "program_command": record.environment.reproduce,
         "others": others,
     }

@@ -16,39 +16,13 @@ from typing import TypeVar
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Feedback, RuleScore, Tool, Verdict
+from grader.report import phrases, trace
 from grader.report.document import Document
 from grader.report.escape import escape_lines
 from grader.report.hidden import hidden_briefly, hidden_cases
 from grader.report.page import Draw, Page, Section, bad, dim, fit, glued, good, pad, strong, write_whole
-from grader.report.phrases import (
-    all_pass,
-    cost_of,
-    decisions_of,
-    failures_of,
-    graded_how,
-    in_a_line,
-    incomplete_of,
-    points_lost,
-    points_of,
-    repro_name,
-    result_of,
-    slowness,
-    withheld_of,
-)
 from grader.report.progress import asked_now, how_far, how_far_briefly
 from grader.report.released import held_back
-from grader.report.trace import (
-    FULL,
-    MOST_CALLERS,
-    UNCUT,
-    Fold,
-    call_at,
-    called_from,
-    legend,
-    place_of,
-    show_case,
-    show_trace,
-)
 
 _SCREEN = 68
 """The lines that a report takes at most, if shorter versions of its sections can achieve that."""
@@ -69,7 +43,7 @@ _MORE = "--all"
 _OTHERS = ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
 """For each version of the section: how many other causes get two lines, and how many get one."""
 _OTHER_FAILURES = "Other failures, most costly first"
-_FOLDS = (FULL, Fold(1, 3, 1, 4), Fold(1, 1, 0, 3))
+_FOLDS = (trace.FULL, trace.Fold(1, 3, 1, 4), trace.Fold(1, 1, 0, 3))
 
 _Size = TypeVar("_Size")
 
@@ -183,15 +157,15 @@ class _Report:
         """Write verdict and points, notes on the submission, and the decisions of people, which all numbers include."""
         record = self.record
         mark = good if record.verdict.passed else bad
-        begin = strong(record.submission.name), ": ", mark(result_of(record))
+        begin = strong(record.submission.name), ": ", mark(phrases.result_of(record))
         if record.public_only:  # a line of its own, so that its words stay together
             page.write(*begin, hang=2)
-            page.write(strong(points_of(record)), indent=2)
+            page.write(strong(phrases.points_of(record)), indent=2)
         else:
-            page.write(*begin, ", ", strong(glued(points_of(record))), hang=2)
-        if incomplete := incomplete_of(record):
+            page.write(*begin, ", ", strong(glued(phrases.points_of(record))), hang=2)
+        if incomplete := phrases.incomplete_of(record):
             page.write(incomplete, indent=2)
-        notes = [*map(dim, record.submission.notes), *map(strong, decisions_of(record))]
+        notes = [*map(dim, record.submission.notes), *map(strong, phrases.decisions_of(record))]
         for note in notes[:most]:
             page.write(note, indent=2, hang=4)
         if len(notes) > most:
@@ -213,7 +187,7 @@ class _Report:
     def all_well(self, page: Page) -> None:
         """Write that nothing is wrong."""
         record = self.record
-        page.write(all_pass(record), indent=2)
+        page.write(phrases.all_pass(record), indent=2)
         checker = record.environment.used(Tool.MEMORY_CHECKER)
         memory = f"{checker.name} reports no bad access and 0 bytes lost." if checker is not None else ""
         page.write(" ".join(filter(None, (record.closure, record.unchecked or memory, "Well done."))), indent=2)
@@ -227,7 +201,7 @@ class _Report:
         points = round(record.causes[0].points)  # in hidden cases too
         known = record.score is not None and points
         without = f"; without it {record.score + points} of {record.max_score}" if known else ""  # type: ignore[operator]
-        page.labelled("Costs", f"{points_lost(self.causes[0].points)}{public}{without}")
+        page.labelled("Costs", f"{phrases.points_lost(self.causes[0].points)}{public}{without}")
         _also_seen(page, self.causes[0])
 
     def _is_first(self, cause: Cause) -> bool:
@@ -235,21 +209,21 @@ class _Report:
         first = self.record.first_cause
         return first is not None and first.cases[:1] == cause.cases[:1]
 
-    def first(self, page: Page, fold: Fold) -> None:
+    def first(self, page: Page, fold: trace.Fold) -> None:
         """Write the case of the first cause that the reader may see, where no other case is written in full."""
         self.first_uncut(page, fold)
-        legend(page, self.record, [self.record.outcome(self.causes[0].cases[0])], fold)
+        trace.legend(page, self.record, [self.record.outcome(self.causes[0].cases[0])], fold)
 
-    def first_uncut(self, page: Page, fold: Fold = UNCUT) -> None:
+    def first_uncut(self, page: Page, fold: trace.Fold = trace.UNCUT) -> None:
         """Write that case without the meanings of abbreviations."""
         cause, outcome = self.causes[0], self.record.outcome(self.causes[0].cases[0])
         if self._is_first(cause):
             hidden = "  (hidden from students)" if outcome.hidden_from(Audience.STUDENT) else ""
             page.write(strong(outcome.title), hidden, indent=2)
-            show_trace(page, self.record, outcome, fold, already_shown=True)
+            trace.show_trace(page, self.record, outcome, fold, already_shown=True)
         else:
             page.heading("What the cases show")
-            page.write(strong(cause.rule), f": {cost_of(cause)}", indent=2)
+            page.write(strong(cause.rule), f": {phrases.cost_of(cause)}", indent=2)
             self._case_of(page, cause, fold)
 
     # ---------------------------------------------------------------- the other causes
@@ -261,7 +235,7 @@ class _Report:
         page.heading(_OTHER_FAILURES)
         long, short = most
         for number, cause in enumerate(self.others[: long + short], start=2):
-            parts = strong(f"{number}. {cause.rule}"), f", {points_lost(cause.points)}: {cause.sentence}"
+            parts = strong(f"{number}. {cause.rule}"), f", {phrases.points_lost(cause.points)}: {cause.sentence}"
             if number < long + 2:
                 page.write(*parts, indent=2, hang=5)
                 page.crop(dim(self._place(cause)), indent=5)
@@ -269,17 +243,19 @@ class _Report:
                 page.crop(*parts, indent=2)
         rest = self.others[long + short :]
         if rest:
-            points = points_lost(sum(cause.points for cause in rest))
+            points = phrases.points_lost(sum(cause.points for cause in rest))
             page.write(dim(f"... and {len(rest)} more, {points}: {_MORE}"), indent=2)
 
     def _place(self, cause: Cause) -> str:
         """Return the case and line, the call, and the line of the student's file."""
         outcome = self.record.outcome(cause.cases[0])
-        places = [place_of(self.record, outcome).removeprefix(f"cases/{self.record.lab}/").replace(".toml", "", 1)]
-        if call := call_at(outcome, cause.operation):
+        places = [
+            trace.place_of(self.record, outcome).removeprefix(f"cases/{self.record.lab}/").replace(".toml", "", 1)
+        ]
+        if call := trace.call_at(outcome, cause.operation):
             places.append(f"operation {cause.operation}: {call}")
         if cause.lines:
-            places.append(called_from(cause.lines[:MOST_CALLERS]))
+            places.append(trace.called_from(cause.lines[: trace.MOST_CALLERS]))
         return "; ".join(places)
 
     def other_causes_in_full(self, page: Page) -> None:
@@ -288,13 +264,15 @@ class _Report:
             page.heading(_OTHER_FAILURES)
         for number, cause in enumerate(self.others, start=2):
             page.blank()
-            page.write(strong(f"{number}. {cause.rule}"), f": {cost_of(cause)}", hang=3)
-            self._case_of(page, cause, UNCUT)
-        legend(page, self.record, [self.record.outcome(cause.cases[0]) for cause in (self.causes[0], *self.others)])
+            page.write(strong(f"{number}. {cause.rule}"), f": {phrases.cost_of(cause)}", hang=3)
+            self._case_of(page, cause, trace.UNCUT)
+        trace.legend(
+            page, self.record, [self.record.outcome(cause.cases[0]) for cause in (self.causes[0], *self.others)]
+        )
 
-    def _case_of(self, page: Page, cause: Cause, fold: Fold) -> None:
+    def _case_of(self, page: Page, cause: Cause, fold: trace.Fold) -> None:
         """Write the case of a cause, what to look at unless the report begins with the same, and the other cases."""
-        show_case(page, self.record, self.record.outcome(cause.cases[0]), fold)
+        trace.show_case(page, self.record, self.record.outcome(cause.cases[0]), fold)
         if self.record.first_cause is not None and cause.hint != self.record.first_cause.hint:
             page.blank()
             for label, text in (("Handout", cause.clause), ("Hint", cause.hint)):
@@ -321,8 +299,8 @@ class _Report:
         for score in self._losing:
             figures = f"{score.points - score.max_points:>4}  {f'{score.points}/{score.max_points}':>5}  "
             begin = bad(figures[:4]), strong(figures[4:]), strong(f"{score.rule:{rule}}"), "  "
-            if withheld_of(score):
-                page.write(*begin, withheld_of(score), hang=len(figures) + rule + 2)
+            if phrases.withheld_of(score):
+                page.write(*begin, phrases.withheld_of(score), hang=len(figures) + rule + 2)
             else:
                 page.crop(*begin, score.title)
         self._full_marks(page)
@@ -347,7 +325,7 @@ class _Report:
             if not missing:
                 page.crop(dim(figures + score.title), indent=2)
                 continue
-            remark = f"; {withheld_of(score)}" if withheld_of(score) else ""
+            remark = f"; {phrases.withheld_of(score)}" if phrases.withheld_of(score) else ""
             parts = bad(figures[:5]), strong(figures[5:]), score.title, " ", dim(glued(f"({score.handout})")), remark
             page.write(*parts, indent=2, hang=len(figures) + 2)
 
@@ -413,7 +391,7 @@ class _Report:
             f"grader {environment.grader}" if environment.grader else "",
             f"{', '.join(record.allowed)} allowed" if record.allowed else "",
             f"lane {environment.lane}" if environment.lane else "",
-            slowness(environment.pace),
+            phrases.slowness(environment.pace),
         ]
         how = ", ".join(filter(None, details))
         page.write(dim(f"Graded with {how}. More of everything: {_MORE}"), indent=2, hang=4)
@@ -425,7 +403,7 @@ class _Report:
         if command := self.record.environment.command:
             page.labelled("command", "")
             page.command(*command.split(), indent=4)
-        for label, text in graded_how(self.record):
+        for label, text in phrases.graded_how(self.record):
             page.labelled(label, dim(text), column=12)
         self._failures(page)
         page.blank()
@@ -437,12 +415,12 @@ class _Report:
         self._failures(page)
         if causes := self.record.causes_for(self.audience):
             case = f"scripts/grade repro {shlex.quote(self.record.submission.name)} {causes[0].cases[0]}"
-            page.labelled("Next", f"{case} > {repro_name(self.record)}")
+            page.labelled("Next", f"{case} > {phrases.repro_name(self.record)}")
         page.labelled("More", f"of everything: {_MORE}")
         self._last_line(page)
 
     def _failures(self, page: Page) -> None:
-        for sentence in failures_of(self.record, self.audience):
+        for sentence in phrases.failures_of(self.record, self.audience):
             page.write(sentence, indent=2, hang=4)
 
     def _reproduce(self, page: Page) -> None:
@@ -454,12 +432,12 @@ class _Report:
             "To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2
         )
         path, case = shlex.quote(record.submission.name), causes[0].cases[0]
-        page.command("scripts/grade", "repro", path, case, f"> {repro_name(record)}", indent=4)
+        page.command("scripts/grade", "repro", path, case, f"> {phrases.repro_name(record)}", indent=4)
         if command := record.environment.reproduce:  # && stays with the word behind it: a line ends between words
             page.command(*re.findall(r"(?:&& )?\S+", command), indent=4)
 
     def _last_line(self, page: Page) -> None:
-        page.write(strong(in_a_line(self.record, self.audience)), indent=2, hang=4)
+        page.write(strong(phrases.in_a_line(self.record, self.audience)), indent=2, hang=4)
 
 
 def _also_seen(page: Page, cause: Cause) -> None:
