@@ -48,29 +48,15 @@ _WITH_MEANING = ("compiler", "linker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExcerptLine:
-    """A line as it is drawn; `column` is that of the place in it, from 1, or 0 when it is unknown."""
-
-    number: int
-    text: str
-    here: bool
-    """Whether it is the line of the place."""
-    column: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The lines around a place of a submission."""
+    """The lines around a place of a submission, by their numbers."""
 
     place: SourceLine
-    lines: tuple[ExcerptLine, ...]
+    column: int
+    """The column of the place in its line as it is drawn, from 1; 0 when it is unknown."""
+    lines: dict[int, str]
     in_comment: bool
     """Whether the lines begin within a comment."""
-
-    @property
-    def marked(self) -> ExcerptLine:
-        """The line of the place."""
-        return next(line for line in self.lines if line.here)
 
 
 def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
@@ -78,15 +64,14 @@ def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
     submission = record.submission
     if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
         return None
-    first = max(1, place.line - _AROUND)
+    first, text = max(1, place.line - _AROUND), submission.source[place.line - 1]
     before = "\n".join(submission.source[: first - 1])
-    lines = []
-    for number, text in enumerate(submission.source[first - 1 : place.line + _AROUND], first):
-        here = number == place.line
-        known = here and 0 < place.column <= min(len(text) + 1, _WIDEST)
-        column = len(_drawn(text[: place.column - 1])) + 1 if known else 0
-        lines.append(ExcerptLine(number=number, text=_drawn(text), here=here, column=column))
-    return Excerpt(place=place, lines=tuple(lines), in_comment=before.rfind("/*") > before.rfind("*/"))
+    return Excerpt(
+        place=place,
+        column=len(_drawn(text[: place.column - 1])) + 1 if 0 < place.column <= min(len(text) + 1, _WIDEST) else 0,
+        lines=dict(enumerate(map(_drawn, submission.source[first - 1 : place.line + _AROUND]), first)),
+        in_comment=before.rfind("/*") > before.rfind("*/"),
+    )
 
 
 def _drawn(text: str) -> str:
@@ -94,8 +79,8 @@ def _drawn(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ").expandtabs(4).translate(_HARD_SPACES)[:_WIDEST]
 
 
-def coloured(excerpt: Excerpt) -> list[tuple[ExcerptLine, list[tuple[str, str]]]]:
-    """Return each line with its pieces: the kind (key, com, str, num, pre, or empty) and the text."""
+def coloured(excerpt: Excerpt) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Return the number of each line and its pieces: the kind (key, com, str, num, pre, or empty) and the text."""
     return list(zip(excerpt.lines, _pieces(excerpt), strict=True))
 
 
@@ -108,7 +93,7 @@ def _pieces(excerpt: Excerpt) -> Iterator[list[tuple[str, str]]]:
     opening = "/*" if excerpt.in_comment else ""
     left = len(opening)
     pieces: list[tuple[str, str]] = []
-    for token, value in lexer.get_tokens(opening + "\n".join(line.text for line in excerpt.lines)):
+    for token, value in lexer.get_tokens(opening + "\n".join(excerpt.lines.values())):
         name = next((name for known, name in kinds if known in token.split()), "")
         text, left = value[left:], max(0, left - len(value))
         for place, part in enumerate(text.split("\n")):
@@ -255,7 +240,7 @@ def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
         return _ALLOCATED
     reply = next((step.actual for step in outcome.steps if step.number == number), None) or ""
     raised = reply.endswith(("Error", "Exception"))  # then the call returned nothing, whatever it calls returned
-    is_return = shown is not None and shown.marked.text.lstrip().startswith("return") and not raised
+    is_return = shown is not None and shown.lines[shown.place.line].lstrip().startswith("return") and not raised
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
 
@@ -267,27 +252,18 @@ def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | N
 
 
 def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
-    """Return the part of a hidden case's hint that a student may read."""
-    return " ".join(_without(cause.hint, _secrets(record, outcome, cause)))
+    """Return the part of a hidden case's hint that a student may read: the sentences that reveal nothing of the case.
 
-
-def _secrets(record: Record, outcome: Outcome, cause: Cause) -> set[str]:
-    """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
+    Calls, values, the field that differs and source lines would.
+    """
     first = record.first_finding(outcome)
     seen = [first.field, first.expected, first.actual] if first is not None else []
-    values = [*seen, *(step.call for step in outcome.steps)]
-    secrets = {*seen, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)}
-    secrets |= {step.call for step in outcome.steps if step.number == cause.operation}
-    numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
-    return {secret for secret in secrets | numbers if secret}
-
-
-def _without(hint: str, secrets: set[str]) -> Iterator[str]:
-    """Yield the sentences of a hint that contain none of the secrets."""
+    numbers = re.findall(r"-?\d+", " ".join([*seen, *(step.call for step in outcome.steps)]))
+    calls = [step.call for step in outcome.steps if step.number == cause.operation]
+    secrets = {*seen, *numbers, *calls, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
     words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
-    for sentence in re.split(r"(?<=[.?])\s+", hint):
-        if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", sentence):
-            yield sentence
+    sentences = re.split(r"(?<=[.?])\s+", cause.hint)
+    return " ".join(text for text in sentences if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", text))
 
 
 def start_here(
@@ -344,15 +320,14 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
 
 def _excerpt(page: Page, excerpt: Excerpt | None, *, brief: bool) -> None:
     """Write the lines around a place of the student's file, with a caret below it when the column is known."""
-    lines = excerpt.lines if excerpt is not None else ()
-    for line in (line for line in lines if line.here or not brief):
-        number = f"{line.number:>5} | "
-        if line.here:
-            page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)
-        else:
-            page.crop(dim(f" {number}"), line.text, indent=4)
-        if line.column:
-            page.crop(dim(f" {' ' * 5} | "), bad(" " * (line.column - 1) + "^"), indent=4)
+    for number, text in excerpt.lines.items() if excerpt is not None else ():
+        here = excerpt is not None and number == excerpt.place.line
+        if here:
+            page.crop(bad(">"), strong(f"{number:>5} | {text}"), indent=4)
+        elif not brief:
+            page.crop(dim(f" {number:>5} | "), text, indent=4)
+        if excerpt is not None and here and excerpt.column:
+            page.crop(dim(f" {' ' * 5} | "), bad(" " * (excerpt.column - 1) + "^"), indent=4)
 
 
 def _write_clauses(page: Page, shown: Focus) -> None:

@@ -222,4 +222,4 @@ def test_a_space_that_is_none_is_shown() -> None:
     )
 
     assert shown is not None
-    assert (shown.marked.text, shown.marked.column) == (r"return\xa0x;", 11)
+    assert (shown.lines[2], shown.column) == (r"return\xa0x;", 11)
