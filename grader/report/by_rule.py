@@ -101,9 +101,8 @@ def classroom50(record: Record, view: View) -> Document:
     """
     result: dict[str, Any] = {"schema": "classroom50/result/v1"}
     for field, names in _VARIABLES.items():
-        result[field] = next((view.variables[name] for name in names if view.variables.get(name)), "")
-    result["datetime"] = view.time
-    result["part"] = part_of(record)
+        result[field] = next(filter(None, map(view.variables.get, names)), "")
+    result |= {"datetime": view.time, "part": part_of(record)}
     if record.score is not None:
         result |= {"score": record.score, "max-score": record.max_score}
     result["tests"] = [_classroom50_test(record, rule) for rule in judged(record)]
@@ -203,7 +202,7 @@ def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
     """Write the first causes of these cases in full, and the titles of the others."""
     by_case = {outcome.case: outcome for outcome in guilty}
     grouped = ([by_case[case] for case in cause.cases if case in by_case] for cause in record.causes)
-    by_cause = [outcomes for outcomes in grouped if outcomes]
+    by_cause = list(filter(None, grouped))
     for shown, *others in by_cause[:_MOST_SHOWN]:
         page.blank()
         show_case(page, record, shown)
