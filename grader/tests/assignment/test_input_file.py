@@ -54,7 +54,7 @@ def mistake(folder: Path, text: str) -> str:
         ("a = []\n[[a]]\nx = 1\n", "2: the table [[a]] is defined twice, or adds to a value that is complete"),
         (
             'a = "x\\y"\n',
-            "1: a backslash in double quotes starts an escape such as \\n; write \\\\ for a backslash, or the text in '...'",
+            "1: a backslash in double quotes starts an escape such as \\n; write \\\\ for a backslash",
         ),
         ('a = """\nb\n\\q"""\n', "3: a backslash in double quotes starts an escape"),
         ('a = "C:\\users"\n', "1: a backslash in double quotes starts an escape"),

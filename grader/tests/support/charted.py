@@ -10,8 +10,8 @@ from grader.core.case import Case
 from grader.core.chart import ComparedChart
 from grader.judge.compare import compare
 from grader.labs import open_lab
-from grader.report.page import Page
 from grader.report.chart import show_charts
+from grader.report.page import Page
 from grader.result.draw_charts import charts
 from grader.runtime.observation import Played
 from grader.tests.support.programs import told
