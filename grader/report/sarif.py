@@ -57,11 +57,9 @@ def _tools(record: Record, problems: list[Problem]) -> Iterator[tuple[Tool, str,
 
 def _run(record: Record, tool: str, version: str, problems: list[Problem]) -> dict[str, Any]:
     named = dict.fromkeys(problem.rule for problem in problems)
-    rules = (
-        [_kind(kind) for kind in named]
-        if tool == "advice"
-        else [_rule(one) for one in record.rules if one.rule in named]
-    )
+    rules = [_rule(rule) for rule in record.rules if rule.rule in named]
+    if tool == "advice":
+        rules = [_kind(kind) for kind in named]
     places = {rule["id"]: place for place, rule in enumerate(rules)}
     driver = {"name": tool, "rules": rules} | ({"version": version} if version else {})
     return {

@@ -198,9 +198,9 @@ class _Report:
         if not self.causes or not self._is_first(self.causes[0]):
             return
         public = " in public cases" if self.audience is Audience.STUDENT and not record.public_only else ""
-        points = round(record.causes[0].points)  # in hidden cases too
-        known = record.score is not None and points
-        without = f"; without it {record.score + points} of {record.max_score}" if known else ""  # type: ignore[operator]
+        without, points = "", round(record.causes[0].points)  # in hidden cases too
+        if record.score is not None and points:
+            without = f"; without it {record.score + points} of {record.max_score}"
         page.labelled("Costs", f"{phrases.points_lost(self.causes[0].points)}{public}{without}")
         _also_seen(page, self.causes[0])
 
