@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
-from grader.core.chart import Chart, ChartCell, ComparedChart, Shares
-from grader.report.page import Page, Span, Style, dim, pad, strong, width_of
+from grader.core.chart import Chart, ChartCell, ComparedChart
+from grader.report.page import Page, Span, bad, dim, pad, strong, width_of
 
 _INDENT = 4
 _BAR = 40
@@ -40,7 +41,7 @@ def chart_lines(
     """
     labels = [*(track.label for track in chart.tracks), *(level.label for level in chart.levels)]
     label = max(map(width_of, [name and "expected", *labels]))
-    levels = [[_level(value, level.most) for value in level.values] for level in chart.levels]
+    levels = [["" if value is None else f"{value}/{level.most}" for value in level.values] for level in chart.levels]
     columns = [chart.columns, *(track.cells for track in chart.tracks), *levels]
     wide = max((width_of(text) for column in columns for text in column), default=0) + 2
     wrong_cells = {wrong, *chart.marks}
@@ -48,14 +49,12 @@ def chart_lines(
     if chart.columns:
         yield [strong(pad(name, label)), *(dim(f"{name:^{wide}}") for name in chart.columns[first:])]
     for place, track in enumerate(chart.tracks):
-        yield [
-            Span(pad(track.label, label)),
-            *(
-                _cell(text, wide, is_wrong=ChartCell(column, place) in wrong_cells)
-                for column, text in enumerate(track.cells)
-                if column >= first
-            ),
-        ]
+        cells = [Span(f"{text:^{wide}}") for text in track.cells]
+        for wrong_cell in wrong_cells:
+            if wrong_cell is not None and wrong_cell.track == place and wrong_cell.column < len(cells):
+                marked = f">{track.cells[wrong_cell.column] or ' '}<"
+                cells[wrong_cell.column] = bad(f"{marked:^{wide}}")
+        yield [Span(pad(track.label, label)), *cells[first:]]
     for level, texts in zip(chart.levels, levels, strict=True):
         yield [dim(pad(level.label, label)), *(dim(f"{text:^{wide}}") for text in texts[first:])]
     if chart.arrows:
@@ -78,15 +77,6 @@ def legend_of(*charts: Chart) -> str:
     return "; ".join(f"{sign} {meaning}" for sign, meaning in legend.items() if has_bars or sign in used)
 
 
-def _cell(text: str, wide: int, *, is_wrong: bool) -> Span:
-    shown = f">{text or ' '}<" if is_wrong else text
-    return Span(f"{shown:^{wide}}", Style.BAD if is_wrong else Style.PLAIN)
-
-
-def _level(value: int | None, most: int) -> str:
-    return "" if value is None else f"{value}/{most}"
-
-
 def _bar_label(chart: Chart) -> int:
     return max((width_of(bar.label) for bar in (*chart.bars, *chart.known)), default=0)
 
@@ -97,19 +87,8 @@ def _bars(chart: Chart, name: str, label: int) -> Iterator[_Line]:
     if bars and name:
         yield [strong(name)]
     for bar in bars:
-        shares = percent(bar)
-        drawn = "".join(
-            sign * (round(sum(shares[: place + 1]) * _BAR / 100) - round(sum(shares[:place]) * _BAR / 100))
-            for place, sign in enumerate(chart.legend)
-        )
-        yield [
-            Span(pad(bar.label, label)),
-            Span(f" ▏{drawn}▕ "),
-            dim(" ".join(f"{share:5.1f}" for share in shares)),
-        ]
-
-
-def percent(bar: Shares) -> list[float]:
-    """Return the parts of a bar in percent of the whole."""
-    whole = sum(bar.parts)
-    return [100 * part / whole if whole else 0.0 for part in bar.parts]
+        shares = [100 * part / (sum(bar.parts) or 1) for part in bar.parts]
+        ends = [round(end * _BAR / 100) for end in accumulate(shares, initial=0.0)]
+        drawn = "".join(sign * (end - start) for sign, (start, end) in zip(chart.legend, pairwise(ends), strict=False))
+        percent = dim(" ".join(f"{share:5.1f}" for share in shares))
+        yield [Span(pad(bar.label, label)), Span(f" ▏{drawn}▕ "), percent]
