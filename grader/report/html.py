@@ -117,13 +117,13 @@ def _hidden(record: Record, audience: Audience) -> dict[str, object]:
 def _marks(record: Record, audience: Audience) -> dict[int, list[dict[str, Any]]]:
     """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
     secret = {outcome.case for outcome in record.outcomes if outcome.hidden_from(audience)}
-    said: list[tuple[Finding | Advice, dict[str, Any]]] = [
+    messages: list[tuple[Finding | Advice, dict[str, Any]]] = [
         (finding, {"by": _name(record, finding.tool), "message": _message(finding), "meaning": what_it_means(finding)})
         for finding in record.findings
     ]
-    said += [(advice, {"by": "advice", "message": advice.message, "advice": True}) for advice in record.advice]
+    messages += [(advice, {"by": "advice", "message": advice.message, "advice": True}) for advice in record.advice]
     marks: dict[int, dict[str, dict[str, Any]]] = {}
-    for about, mark in said:
+    for about, mark in messages:
         if (line := _line(record, about.source)) and about.case not in secret:
             first = marks.setdefault(line, {}).setdefault(mark["message"], {"meaning": "", "advice": False, **mark})
             first["cases"] = first.get("cases", 0) + 1

@@ -118,8 +118,9 @@ def file_of(record: Record) -> str:
 
 
 def _building(record: Record) -> Iterator[Problem]:
-    for found in record.build_findings:
-        yield Problem(rule=found.rule, message=found.message, tool=found.tool, kind=found.kind, source=found.source)
+    for finding in record.build_findings:
+        rule, message, tool, kind = finding.rule, finding.message, finding.tool, finding.kind
+        yield Problem(rule=rule, message=message, tool=tool, kind=kind, source=finding.source)
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:

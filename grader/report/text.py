@@ -73,7 +73,7 @@ def render(
     no public case fails for the rule.
     """
     page = Page(width, colour=colour)
-    sections = list(_Report(record, Audience(audience), without).sections())
+    sections = list(_TextReport(record, Audience(audience), without).sections())
     if everything:
         write_whole(page, sections)
     else:
@@ -93,7 +93,7 @@ def _limited(rank: int, draw: Callable[[Page, int], None], *limits: int, optiona
     return Section(rank=rank, versions=tuple(versions), whole=whole, optional=optional)
 
 
-class _Report:
+class _TextReport:
     """The sections of the report of one record for one reader. A method draws a section, or a version of one."""
 
     def __init__(self, record: Record, audience: Audience, without: Container[ReportPart]) -> None:
