@@ -58,7 +58,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 _STATEMENT = re.compile(
     r"""[ \t]*+(?:(?P<table>\[[^#]*\])|(?P<key>[\w."'\- \t]*[\w"'])[ \t]*=[ \t]*(?P<long>'''|\"{3}|\[)?)"""
 )
-_ESCAPE = re.compile(r"\\(?:[uU][0-9a-fA-F]{0,7}|.)$")
+_ESCAPE = re.compile(r"\\(?:[uU][0-9a-fA-F]{0,8}|.)$")
 """An escape that a text ends with."""
 
 
@@ -145,12 +145,16 @@ def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
 
     if text.startswith("\ufeff"):
         return 1, "the file begins with a byte order mark; save it as UTF-8 without one"
-    lines = text.rstrip().split("\n")
+    lines = text.split("\n")
     place = re.search(r"line (\d+), column (\d+)\)$", str(failure))
     if place is None:  # nothing closes it, so these are the last quotes of their kind
         code = re.sub(r"(?m)^[ \t]*#.*", "", text)
         opening = next((mark for mark in ("'''", '"""', "'") if code.count(mark) % 2), "")
-        line = code.count("\n", 0, code.rfind(opening)) + 1 if opening else _statement(lines, len(lines))[0]
+        line = (
+            code.count("\n", 0, code.rfind(opening)) + 1
+            if opening
+            else _statement(lines, text.rstrip().count("\n") + 1)[0]
+        )
         return line, "what begins here does not end; add its closing quotes or bracket"
     line, column = int(place[1]), int(place[2])
     start, name = _statement(lines, line)
@@ -173,9 +177,9 @@ def _statement(lines: list[str], end: int) -> tuple[int, str]:
 
 def _what_to_write(before: str, at: str) -> str:
     """Return what to write instead of a statement that is right `before` a place, and wrong `at` it."""
-    if at and not at[0].isprintable():
-        return "there is a control character in this line; remove it"
-    if '"' in before and _ESCAPE.search(before, max(0, len(before) - 9)):
+    if at and at[0] != "\t" and not at[0].isprintable():
+        return "there is an invisible character in this line; remove it"
+    if '"' in before and _ESCAPE.search(before, max(0, len(before) - 10)):
         return (
             r"a backslash in double quotes starts an escape such as \n; write \\ for a backslash, or the text in '...'"
         )

@@ -148,8 +148,12 @@ class _TextReport:
             shorter = (self.points, self.points_in_a_line)
             yield Section(rank=6, versions=shorter, whole=self.points_of_all, optional=True)
         if self.shows_cases:
-            hidden = _sized(self.hidden, 4, 2, 1)
-            yield Section(rank=5, versions=hidden, whole=self.hidden_in_full, optional=True)
+            yield Section(
+                rank=5,
+                versions=_sized(lambda page, most: hidden_briefly(page, record, audience, most), 4, 2, 1),
+                whole=lambda page: hidden_cases(page, record, audience, _MOST_TITLES),
+                optional=True,
+            )
 
     # ---------------------------------------------------------------- the beginning
 
@@ -279,14 +283,6 @@ class _TextReport:
                 if text:
                     page.labelled(label, text)
         _also_seen(page, cause)
-
-    def hidden(self, page: Page, most: int) -> None:
-        """Write what hidden cases cost."""
-        hidden_briefly(page, self.record, self.audience, most)
-
-    def hidden_in_full(self, page: Page) -> None:
-        """Write it with the titles of most hidden cases."""
-        hidden_cases(page, self.record, self.audience, _MOST_TITLES)
 
     # ---------------------------------------------------------------- points
 

@@ -97,7 +97,7 @@ def test_what_the_command_line_does_not_know_is_2(arguments: tuple[str | Path, .
         (b"", "1: title is missing: write title = "),
         (b"\x00\x01\xff\xfe", "1: is not UTF-8 text"),
         ("title = 'é'".encode("latin-1"), "1: is not UTF-8 text"),
-        (b"title = 'a\x00b'", "1: there is a control character in this line; remove it"),
+        (b"title = 'a\x00b'", "1: there is an invisible character in this line; remove it"),
         (b"\xef\xbb\xbf" + GOOD.encode(), "1: the file begins with a byte order mark; save it"),
         (b"title = 'x'\nnot toml at all", "2: write KEY = VALUE, [TABLE]"),
         (GOOD.encode() + GOOD.encode(), "9: the key title is defined twice"),

@@ -81,7 +81,10 @@ def mistake(folder: Path, text: str) -> str:
         ("[rules\n", "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
         ("[[rules]\n", "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
         ('{"a": 1}\n', "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
-        ("a = 'x\x01'\n", "1: there is a control character in this line; remove it"),
+        ("a = 'x\x01'\n", "1: there is an invisible character in this line; remove it"),
+        ("a = 1\n\n\x0c", "3: there is an invisible character"),
+        ("a =\u00a01\n", "1: there is an invisible character"),
+        ('a = "\\U00110000"\n', "1: a backslash in double quotes starts an escape"),
         ("\ufeffa = 1\n", "1: the file begins with a byte order mark; save it as UTF-8 without one"),
     ],
 )
