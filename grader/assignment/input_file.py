@@ -3,8 +3,8 @@
 A number of the assignment is written by its name, in braces: `filled` replaces {2*KV_PER_BLOCK+1} by its value.
 
 Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
-The messages of `tomllib` are for programmers, and some tell where it gave up, which is not the line of the mistake; so
-each has a sentence here that says what to write instead.
+The messages of `tomllib` are for programmers. So only its position is used, and a sentence for what is at that position
+says what to write instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grader.core.case import Number
 from grader.core.errors import MOST_SHOWN, FileProblem, InputError
@@ -42,39 +44,6 @@ _LINE = re.compile(r"[ \t]*+(?:(?P<open>\[+)(?P<table>[^\[\]]*+)\]|(?P<key>[^\s=
 _MOST_NAME = 200
 _QUOTES_AND_BLANKS = str.maketrans("", "", "\"' \t")
 
-_BACKSLASH = r"write \\ for a backslash, or the text in '...'"
-_VALUE = "put text in quotes, or write a number without leading zeros, true or false"
-_UNCLOSED = "the text that begins here does not end; add its closing quotes"
-
-_SENTENCES = (
-    (r"Cannot (overwrite|declare)", "{name} is defined twice; write it once{whole}"),
-    (
-        r"Duplicate inline table key '?(?P<key>[^']*)",
-        "the key {key} is defined twice between the braces; write it once",
-    ),
-    (r"Cannot (mutate|redefine)", "{name} adds to a value that is already complete; write all of it in one place"),
-    (
-        r"Unescaped",
-        rf"a backslash in double quotes starts an escape such as \n, and this is not a valid one; {_BACKSLASH}",
-    ),
-    (r"Invalid hex|Escaped", rf"\u and \U need the 4 or 8 hexadecimal digits of a character; {_BACKSLASH}"),
-    (r"Illegal character '\\n'", "text in quotes must end on its line; put text of several lines in three quotes"),
-    (r"(Illegal|Found invalid) character", "there is a control character in this line; remove it"),
-    (r"Unterminated", _UNCLOSED),
-    (r"Expected ['\"]'", _UNCLOSED),
-    (r"Unclosed array", "a list does not end, or lacks a comma between two values; write it as [1, 2]"),
-    (r"Unclosed inline", "a brace is not closed on its line, or a comma is missing; write {{ a = 1, b = 2 }}"),
-    (r"Invalid initial", "a name is expected here; a table in braces is one line without a final comma"),
-    (r"Invalid value", f"what follows the equals sign is not a value; {_VALUE}"),
-    (r"Invalid date", f"there is no such date; {_VALUE}"),
-    (r"Expected '='", "write KEY = VALUE; a key needs quotes if it has more than letters, digits, - and _"),
-    (r"Expected newline", f"a line can hold only one value, or one [TABLE]; {_VALUE}"),
-    (r"Expected '\]\]'", "the name of the table does not end; write [[NAME]]"),
-    (r"Expected '\]'", "the name of the table does not end; write [NAME]"),
-    (r"Invalid statement", "this is neither KEY = VALUE nor [TABLE]; a comment begins with #"),
-)
-"""The sentences for the messages of `tomllib`, by their beginnings. `name` is the key or the table of the statement."""
-
 _EXPRESSION = re.compile(r"""(?<!\{)\{(?=[^{}"]*(?:[A-Z]|\b[a-z]\b))([^{}"]{1,100})\}(?!\})""")
 """It has a name in capitals, or of one letter; so the other names of a hint, and objects of JSON, are none."""
 _TOKENS = re.compile(r"(?:[A-Za-z_]\w*+|[0-9]{1,9}(?!\w)|//|[-+*%() ])++", re.ASCII)
@@ -89,6 +58,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 _STATEMENT = re.compile(
     r"""[ \t]*+(?:(?P<table>\[[^#]*\])|(?P<key>[\w."'\- \t]*[\w"'])[ \t]*=[ \t]*(?P<long>'''|\"{3}|\[)?)"""
 )
+_ESCAPE = re.compile(r"\\(?:[uU][0-9a-fA-F]{0,8}|.)$")
+"""An escape that a text ends with."""
 
 
 def read_bytes(path: Path, most: int, error: Refusal) -> bytes:
@@ -135,40 +106,31 @@ def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int
 
     `row` counts the tables [[TABLE]] of one name, from 0.
     """
-    places = _places(text)
+    places, name = _places(text), ("[" if row is None else "[[") + _bare(table)
     if not table:
-        return places.anywhere.get(_bare(key), 1)
-    headers = places.headers.get(("[" if row is None else "[[") + _bare(table), ())
-    if len(headers) <= (row or 0):
-        return 1
-    header = headers[row or 0]
-    return places.within.get((header, _bare(key)), header)
+        return places.get(("", 0, _bare(key)), 1)
+    return places.get((name, row or 0, _bare(key)), places.get((name, row or 0, ""), 1))
 
 
-class _Places(NamedTuple):
-    """The lines of all tables and keys of a file, computed once, because a file may have thousands of mistakes."""
+@lru_cache(maxsize=4)  # because a file may have thousands of mistakes
+def _places(text: str) -> dict[tuple[str, int, str], int]:
+    """Return the lines of keys by their table (opening brackets, name), its number among equal ones, and their name.
 
-    headers: dict[str, list[int]]
-    """The lines of tables, by their opening brackets and names."""
-    within: dict[tuple[int, str], int]
-    """The lines of keys, by the line of their table (0: before the first) and their names."""
-    anywhere: dict[str, int]
-
-
-@lru_cache(maxsize=4)
-def _places(text: str) -> _Places:
-    places = _Places({}, {}, {})
-    header = 0
+    A table itself has no key, and the table "" has every key of the file.
+    """
+    places: dict[tuple[str, int, str], int] = {}
+    count: Counter[str] = Counter()
+    table, row = "", 0
     for number, line in enumerate(text.split("\n"), start=1):
         match = _LINE.match(line)
         if match is not None and match["key"] is not None:
-            key = _bare(match["key"])
-            places.within.setdefault((header, key), number)
-            places.anywhere.setdefault(key, number)
+            for where in ((table, row), ("", 0)):
+                places.setdefault((*where, _bare(match["key"])), number)
         elif line.lstrip(" \t").startswith("["):
-            header = number
-            if match is not None:
-                places.headers.setdefault(match["open"] + _bare(match["table"]), []).append(number)
+            table = match["open"] + _bare(match["table"]) if match is not None else "["
+            row = count[table]
+            count[table] += 1
+            places[table, row, ""] = number
     return places
 
 
@@ -177,35 +139,57 @@ def _bare(name: str) -> str:
     return name[:_MOST_NAME].translate(_QUOTES_AND_BLANKS)
 
 
-def _syntax_mistake(text: str, failure: str) -> tuple[int, str]:
-    """Return line and sentence for a message of `tomllib` about this text."""
+def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
+    """Return the line of a mistake, and what to write instead."""
+    import tomllib  # noqa: PLC0415 - most runs find what is in the files stored
+
     if text.startswith("\ufeff"):
         return 1, "the file begins with a byte order mark; save it as UTF-8 without one"
-    lines = text.rstrip().split("\n")
-    place = re.search(r"line (\d+)", failure)
-    line = int(place[1]) if place is not None else len(lines)
-    unclosed = re.match(r"Unterminated|Expected ['\"]('+)", failure)
-    if place is None and unclosed is not None:  # nothing closes it, so these are the last quotes of their kind
-        double = '"' if '"' in lines[-1] and not text.endswith("\n") else '"""'
-        line = text.count("\n", 0, text.rfind(unclosed[1] or double)) + 1
-    name = "a key"
-    if failure.startswith("Cannot"):
-        line, name = _statement(lines, line)
-    whole = ", with all of its keys" if name.startswith("the table") else ""
-    for message, sentence in _SENTENCES:
-        if (match := re.match(message, failure)) is not None:
-            return line, sentence.format(name=name, whole=whole, **match.groupdict())
-    return line, f"is not TOML: {failure}"
+    lines = text.split("\n")
+    place = re.search(r"line (\d+), column (\d+)\)$", str(failure))
+    if place is None:  # nothing closes it, so these are the last quotes of their kind
+        code = re.sub(r"(?m)^[ \t]*#.*", "", text)
+        opening = next((mark for mark in ("'''", '"""', "'") if code.count(mark) % 2), "")
+        line = (
+            code.count("\n", 0, code.rfind(opening)) + 1
+            if opening
+            else _statement(lines, text.rstrip().count("\n") + 1)[0]
+        )
+        return line, "what begins here does not end; add its closing quotes or bracket"
+    line, column = int(place[1]), int(place[2])
+    start, name = _statement(lines, line)
+    with suppress(ValueError, RecursionError):  # what is right alone contradicts a statement before it
+        tomllib.loads("\n".join(lines[start - 1 : line]))
+        return start, f"{name} is defined twice, or adds to a value that is complete; write all of it in one place"
+    before, at = "\n".join([*lines[start - 1 : line - 1], lines[line - 1][: column - 1]]), lines[line - 1][column - 1 :]
+    return line, _what_to_write(before, at)
 
 
 def _statement(lines: list[str], end: int) -> tuple[int, str]:
-    """Return the line in which the statement begins whose value ends in line `end`, and what it defines."""
+    """Return the line in which the statement begins that goes on until line `end`, and what it defines."""
     opening = next((quotes for quotes in ("'''", '"""') if quotes in lines[end - 1]), "[")
     for line in range(end, 0, -1):
         match = _STATEMENT.match(lines[line - 1])
         if match is not None and (line == end or match["long"] == opening):
             return line, f"the table {cut(match['table'])}" if match["table"] else f"the key {cut(match['key'])}"
     return end, "a key"
+
+
+def _what_to_write(before: str, at: str) -> str:
+    """Return what to write instead of a statement that is right `before` a place, and wrong `at` it."""
+    if at and at[0] != "\t" and not at[0].isprintable():
+        return "there is an invisible character in this line; remove it"
+    if '"' in before and _ESCAPE.search(before, max(0, len(before) - 10)):
+        return (
+            r"a backslash in double quotes starts an escape such as \n; write \\ for a backslash, or the text in '...'"
+        )
+    if before.partition("=")[2].lstrip().startswith(("[", "{")):
+        return "write a list as [1, 2], and keys in braces as { a = 1, b = 2 }: on one line, once each, no final comma"
+    if "=" in before:
+        return (
+            "write one value: text in quotes (three for several lines), a number without leading zeros, true or false"
+        )
+    return "write KEY = VALUE, [TABLE] or [[TABLE]]; names of more than letters, digits, - and _ need quotes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +229,7 @@ class TomlTable:
                 values = tomllib.loads(text)
                 return cls(path=path, text=text, values=values, problems=[], error=error, constants=constants or {})
         except tomllib.TOMLDecodeError as failure:
-            line, message = _syntax_mistake(text, str(failure))
+            line, message = _syntax_mistake(text, failure)
         except ValueError:  # Python converts no number of more than 4300 digits
             message = "has a number with thousands of digits"
         except RecursionError:
@@ -278,13 +262,11 @@ class TomlTable:
     def string(self, key: str, wanted: str) -> str:
         """Return the text of a key that must be there; "" when it is missing, blank or not text."""
         value = self.values.get(key)
-        if not isinstance(value, str) or not value.strip():
-            mistake = (
-                "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
-            )
-            self.complain(key, f"{self._full(key)} {mistake}: write {key} = {wanted}")
-            return ""
-        return value
+        if isinstance(value, str) and value.strip():
+            return value
+        mistake = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
+        self.complain(key, f"{self._full(key)} {mistake}: write {key} = {wanted}")
+        return ""
 
     def sentence(self, key: str, wanted: str) -> str:
         """Return the text of a key that must be there, with the values of its expressions in their places."""
@@ -300,16 +282,13 @@ class TomlTable:
 
     def choice(self, key: str, allowed: Collection[str], default: str = "") -> str:
         """Return the word of a key, one of `allowed`; "" if it is none of them. Without a default it must be there."""
-        value = self.values.get(key, default or None)
-        if not isinstance(value, str) or value not in allowed:
-            full = self._full(key)
-            mistake = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
-            self.complain(
-                key,
-                (f"{full} is missing" if value is None else mistake) + (self.hint(value, allowed) or _one_of(allowed)),
-            )
-            return ""
-        return value
+        value, full = self.values.get(key, default or None), self._full(key)
+        if isinstance(value, str) and value in allowed:
+            return value
+        mistake = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
+        mistake = f"{full} is missing" if value is None else mistake
+        self.complain(key, mistake + (self.hint(value, allowed) or _one_of(allowed)))
+        return ""
 
     def words(self, key: str, allowed: Collection[str] | None = None, example: str = "") -> frozenset[str]:
         """Return the words of a list, which may be missing; each must be one of `allowed`, where that is given."""
@@ -330,13 +309,10 @@ class TomlTable:
         It may be the text of an expression in braces.
         """
         value = self.values.get(key)
-        expression = _EXPRESSION.fullmatch(value) if isinstance(value, str) and self.constants else None
-        if expression is not None:
-            try:
-                value = _value(expression[1], self.constants)
-            except ValueError as error:
-                self.complain(key, str(error))
+        if isinstance(value, str) and self.constants and _EXPRESSION.fullmatch(value):
+            if not (text := self.filled(key, value)):
                 return None
+            value = int(text)
         if value is None and not needed:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value not in number:
@@ -365,10 +341,8 @@ class TomlTable:
         """Return the tables [[KEY]], in their order."""
         inner = self.values.get(key, [])
         if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
-            line = line_of(self.text, "", key) if isinstance(inner, dict) else self.line_of(key)
-            self.complain_at(
-                line, f"{self._full(key)} must contain only tables: write [[{self._full(key)}]] above each"
-            )
+            line, full = line_of(self.text, "", key) if isinstance(inner, dict) else self.line_of(key), self._full(key)
+            self.complain_at(line, f"{full} must contain only tables: write [[{full}]] above each")
             return []
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 

@@ -85,8 +85,8 @@ def explain(options: ExplainOptions) -> ExitCode:
         grade cases
         grade explain append/three_sharers
     """
+    from grader.report.chart import chart_lines, legend_of
     from grader.report.page import Page, strong
-    from grader.report.text_picture import chart_lines, legend_of
     from grader.result.draw_states import expected_charts
 
     lab, case = _case_of(options)
@@ -143,8 +143,7 @@ def _write_operation(page: Page, lab: Lab, number: int, step: Step) -> None:
 
 def _write_state(page: Page, number: int, before: Sequence[StatePart], now: Sequence[StatePart]) -> None:
     """Write the state after an operation, as a report draws states."""
-    from grader.report.picture import drawn_panels
-    from grader.report.text_picture import show_state
+    from grader.report.picture import drawn_panels, show_state
     from grader.result.draw_states import Rows, panels_of
 
     rows = Rows()

@@ -16,7 +16,7 @@ from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present
-from grader.report.footer import slowness
+from grader.report.phrases import slowness
 from grader.runtime.protocol import DEFAULTS
 from grader.system import folders, resources, sandbox
 from grader.system.confine.launcher import machine

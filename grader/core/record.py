@@ -379,8 +379,6 @@ class HiddenLoss:
 
     rule: str
     outcomes: tuple[Outcome, ...]
-    points: float
-    """The points of the rule that they cost, approximately."""
     handout: str
     """The handout's place for the rule, when the cases were written for another rule; else empty."""
     alone: bool
@@ -430,19 +428,12 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
     """Return the hidden cases that cost points, one entry for each rule that lost points through them."""
     losses = []
     for score in record.rules:
-        missing = score.max_points - score.points
-        guilty = cases_that_cost(record, score.rule) if missing else []
+        guilty = cases_that_cost(record, score.rule) if score.points < score.max_points else []
         hidden = tuple(outcome for outcome in guilty if outcome.hidden_from(audience))
         if hidden:
-            share = sum(outcome.weight for outcome in hidden) / sum(outcome.weight for outcome in guilty)
-            loss = HiddenLoss(
-                rule=score.rule,
-                outcomes=hidden,
-                points=missing * share,
-                handout="" if hidden[0].rule == score.rule else score.handout,
-                alone=len(hidden) == len(guilty),
-            )
-            losses.append(loss)
+            handout = "" if hidden[0].rule == score.rule else score.handout
+            alone = len(hidden) == len(guilty)
+            losses.append(HiddenLoss(rule=score.rule, outcomes=hidden, handout=handout, alone=alone))
     return losses
 
 

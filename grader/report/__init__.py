@@ -56,13 +56,13 @@ FORMATS: dict[str, Format] = {
     "text": _released(_text),
     "json": _json,
     "html": _released(_in("html")),
-    "gradescope": _released(_in("gradescope")),
-    "classroom50": _released(_in("classroom50")),
+    "gradescope": _released(_in("by_rule", "gradescope")),
+    "classroom50": _released(_in("by_rule", "classroom50")),
     "junit": _released(_in("junit")),
     "sarif": _released(_in("sarif")),
-    "annotations": _released(_in("annotate")),
-    "gnu": _released(_in("gnu")),
-    "summary": _released(_in("summary")),
+    "annotations": _released(_in("problems", "annotated")),
+    "gnu": _released(_in("problems", "gnu")),
+    "summary": _released(_in("by_rule", "summary")),
 }
 """The formats that make a report of one record."""
 

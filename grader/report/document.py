@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-_FOLDER = Path(__file__).with_name("web")
 _SCRIPTS = {"submission": "steps.js", "class": "table.js", "kills": "kills.js"}
 """The scripts of pages that have one."""
 _SHELL = """<!DOCTYPE html>
@@ -107,7 +106,8 @@ def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Doc
     """Return a record, or a mapping, as a JSON object with a line end. It is safe within HTML too."""
     if isinstance(value, Record):
         return Document(inside_html(to_json(value, one_line=one_line)))
-    text = json.dumps(value, indent=None if one_line else 1, ensure_ascii=False, allow_nan=False, default=_fields_of)
+    indent = None if one_line else 1
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=_fields_of)
     return Document(inside_html(text) + "\n")
 
 
@@ -150,12 +150,12 @@ def as_xml(root: ET.Element) -> Document:
 
 def as_html(template: str, **values: object) -> Document:
     """Fill a Jinja template; every value is escaped. The template must put attribute values in quotes."""
-    return Document(inside_log(_filled(template, _plain_value, values)))
+    return Document(inside_log(_compiled(template, _plain_value).render(values)))
 
 
 def as_markdown(template: str, **values: object) -> Document:
     """Do the same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
-    return _filled(template, _markdown_value, values)
+    return Document(_compiled(template, _markdown_value).render(values))
 
 
 def _plain_value(value: object) -> object:
@@ -166,10 +166,6 @@ def _markdown_value(value: object) -> object:
     from markupsafe import Markup  # noqa: PLC0415 - slow to import, and only such reports need it
 
     return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
-
-
-def _filled(template: str, finalize: Callable[[object], object], values: Mapping[str, object]) -> Document:
-    return Document(_compiled(template, finalize).render(values))
 
 
 @cache
@@ -237,7 +233,7 @@ def _template(name: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name("web").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

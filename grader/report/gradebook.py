@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from grader.core.record import Record, Student
+from grader.report.by_rule import judged
 from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.phrases import NOT_RUN, decisions_of, kept_from, needs_person, part_of
-from grader.report.rule_summary import judged
 
 K = TypeVar("K")
 _Row = list[str | float | None]

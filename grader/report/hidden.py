@@ -13,39 +13,36 @@ from grader.core.verdict import Audience, Outcome
 from grader.report.page import Page, dim, glued, strong
 from grader.report.phrases import points_lost
 
-MOST_TITLES = 6
 
-
-def hidden_cases(page: Page, record: Record, audience: Audience, most: int = MOST_TITLES) -> None:
+def hidden_cases(page: Page, record: Record, audience: Audience, most: int) -> None:
     """Write the section, with at most `most` titles and sentences for each rule."""
-    losses = hidden_losses(record, audience)
-    if not losses:
-        return
-    page.heading(hidden_head(record, audience))
-    page.write(what_to_do(losses), indent=2)
-    column = max(len(loss.rule) for loss in losses)
+    losses = _begun(page, record, audience)
+    column = max((len(loss.rule) for loss in losses), default=0)
     for loss in losses:
-        begin = f"{loss.rule:{column}}  "
-        page.crop(begin, dim("; ".join(titles(loss.outcomes, most))), indent=2)
-        for sentence in sentences(loss, most) if loss.alone else ():
-            page.write(dim(sentence), indent=2 + len(begin), hang=4 + len(begin))
+        page.crop(f"{loss.rule:{column}}  ", dim("; ".join(titles(loss.outcomes, most))), indent=2)
+        for sentence in sentences(loss, most):
+            page.write(dim(sentence), indent=4 + column, hang=6 + column)
 
 
 def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) -> None:
     """Write the rules; titles and sentences only for rules for which no public case fails."""
-    losses = hidden_losses(record, audience)
-    if not losses:
-        return
-    page.heading(hidden_head(record, audience))
-    page.write(what_to_do(losses), indent=2)
+    losses = _begun(page, record, audience)
     others = [glued(loss.rule) for loss in losses if not loss.alone]
     if others:
         page.write(dim(f"rules: {', '.join(others)}"), indent=2, hang=4)
-    for loss in losses:
-        if loss.alone:
-            page.write(strong(loss.rule), f": {'; '.join(titles(loss.outcomes, most))}", indent=2, hang=4)
-            for sentence in sentences(loss, most):
-                page.write(dim(sentence), indent=4, hang=6)
+    for loss in (loss for loss in losses if loss.alone):
+        page.write(strong(loss.rule), f": {'; '.join(titles(loss.outcomes, most))}", indent=2, hang=4)
+        for sentence in sentences(loss, most):
+            page.write(dim(sentence), indent=4, hang=6)
+
+
+def _begun(page: Page, record: Record, audience: Audience) -> list[HiddenLoss]:
+    """Write how the section begins, if there is anything in it, and return what it is about."""
+    losses = hidden_losses(record, audience)
+    if losses:
+        page.heading(hidden_head(record, audience))
+        page.write(what_to_do(losses), indent=2)
+    return losses
 
 
 def hidden_head(record: Record, audience: Audience) -> str:
@@ -72,7 +69,9 @@ def titles(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:
 
 
 def sentences(loss: HiddenLoss, most: int) -> list[str]:
-    """Return what the handout says about the cases, each sentence once."""
+    """Return what the handout says about the cases, each sentence once; nothing where a public case fails."""
+    if not loss.alone:
+        return []
     if loss.handout:
         return [f"handout: {loss.handout}"]
     return list(dict.fromkeys(clause for outcome in loss.outcomes[:most] for clause in outcome.tested))[:most]

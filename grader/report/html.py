@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
-from grader.core.picture import ComparedChart
 from grader.core.record import Record, hidden_losses
-from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
+from grader.core.verdict import Advice, Audience, Cause, Finding, SourceLine, Tool, Verdict
+from grader.report import phrases
 from grader.report.document import Document, View, web_page
-from grader.report.excerpt import coloured
-from grader.report.footer import graded_how, repro_name
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
-from grader.report.phrases import (
-    all_pass,
-    cost_of,
-    decisions_of,
-    failures_of,
-    incomplete_of,
-    no_points_of,
-    points_lost,
-    points_of,
-    result_of,
-    withheld_of,
-)
-from grader.report.picture import DrawnScene, drawn
+from grader.report.picture import drawn
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next
 from grader.report.released import held_back
-from grader.report.start_here import focus, what_it_means
+from grader.report.start_here import coloured, focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
 
 _MOST_CAUSES = 6
@@ -47,10 +33,10 @@ def render(record: Record, view: View) -> Document:
     tasks, hidden_points = by_task(record)
     return web_page(
         "submission",
-        title=f"{record.submission.name}: {result_of(record)}",
+        title=f"{record.submission.name}: {phrases.result_of(record)}",
         record=record,
-        points=points_of(record),
-        verdict=result_of(record),
+        points=phrases.points_of(record),
+        verdict=phrases.result_of(record),
         notes=list(_notes(record, audience)),
         stages=[(call_stage, STAGE_WORDS[call_stage.stage]) for call_stage in record.stages]
         if record.is_unfinished
@@ -59,65 +45,38 @@ def render(record: Record, view: View) -> Document:
         is_next=is_next(record),
         focus=focus(record, audience),
         coloured=coloured,
-        hidden_points=points_lost(hidden_points) if hidden_points else "",
-        tasks=[(task, points_lost(task.lost) if task.is_wrong else "") for task in tasks],
+        what_it_means=what_it_means,
+        hidden_points=hidden_points,
+        tasks=tasks,
         causes=[_card(record, cause) for cause in causes[:_MOST_CAUSES]],
-        brief=[(record.outcome(cause.cases[0]).title, cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
+        brief=[(record.outcome(cause.cases[0]).title, phrases.cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
-        withheld={score.rule: withheld_of(score) for score in record.rules},
+        withheld={score.rule: phrases.withheld_of(score) for score in record.rules},
         notation="; ".join(notation_of(record, shown, FULL)),
         lines=record.submission.source,
         marks=_marks(record, audience),
-        graded=list(graded_how(record)),
+        graded=list(phrases.graded_how(record)),
     )
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
-    if incomplete := incomplete_of(record):
+    if incomplete := phrases.incomplete_of(record):
         yield incomplete
     if record.verdict is Verdict.JUDGE_ERROR:
-        yield f"{no_points_of(record)}. Please show it to your instructor."
+        yield f"{phrases.no_points_of(record)}. Please show it to your instructor."
     if sentence := held_back(record):
         yield sentence
-    yield from decisions_of(record)
-    yield from failures_of(record, audience)
+    yield from phrases.decisions_of(record)
+    yield from phrases.failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
-        yield " ".join(filter(None, (all_pass(record), record.closure, "Well done.")))
+        yield " ".join(filter(None, (phrases.all_pass(record), record.closure, "Well done.")))
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
     yield from record.submission.notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Card:
-    """A cause, the case that shows it, and the pictures of that case."""
-
-    cause: Cause
-    cost: str
-    outcome: Outcome
-    hidden: bool
-    file: str
-    call: str
-    first: Finding | None
-    """Why the case fails."""
-    field: str
-    """What differs, where the values beside it say how; else empty."""
-    before: tuple[StepShown, ...]
-    """Operations that are only listed: those before the first scene; without scenes, those up to the bad one."""
-    scenes: tuple[DrawnScene, ...]
-    at: int
-    """The position in `scenes` of the operation that went wrong, or of the last scene before it."""
-    charts: tuple[ComparedChart, ...]
-    undrawn: bool
-    """Whether that operation has no scene although the case was to be drawn."""
-    besides: tuple[str, ...]
-    program: str
-    program_name: str
-    program_command: str
-    others: tuple[Outcome, ...]
-
-
-def _card(record: Record, cause: Cause) -> _Card:
+def _card(record: Record, cause: Cause) -> dict[str, object]:
+    """Return a cause, the case that shows it, and the pictures of that case."""
     outcome, *others = map(record.outcome, cause.cases)
     first, number = record.first_finding(outcome), cause.operation
     picture = next((drawing for drawing in record.pictures if drawing.case == outcome.case), None)
@@ -125,91 +84,54 @@ def _card(record: Record, cause: Cause) -> _Card:
     first_drawn = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
     at = [place for place, scene in enumerate(scenes) if scene.step.number <= number]
     values = f" is {first.actual}, expected {first.expected}" if first is not None and first.field else ""
-    return _Card(
-        cause=cause,
-        cost=cost_of(cause),
-        outcome=outcome,
-        hidden=outcome.hidden_from(Audience.STUDENT),
-        file=place_of(record, outcome),
-        call=call_at(outcome, number),
-        first=first,
-        field=cause.sentence.removesuffix(values) if values else "",
-        before=tuple(step for step in outcome.steps if step.number < first_drawn),
-        scenes=scenes,
-        at=at[-1] if at else 0,
-        charts=picture.charts if picture is not None else (),
-        undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
-        besides=tuple(besides(record.findings_of(outcome))),
-        program="\n".join(picture.program) if picture is not None else "",
-        program_name=repro_name(record),
-        program_command=record.environment.reproduce,
-        others=tuple(others),
-    )
+    return {
+        "cause": cause,
+        "cost": phrases.cost_of(cause),
+        "outcome": outcome,
+        "hidden": outcome.hidden_from(Audience.STUDENT),
+        "file": place_of(record, outcome),
+        "call": call_at(outcome, number),
+        "first": first,
+        "field": cause.sentence.removesuffix(values) if values else "",  # the values beside it say how it differs
+        "before": [step for step in outcome.steps if step.number < first_drawn],  # these are only listed
+        "scenes": scenes,
+        "at": at[-1] if at else 0,  # the operation that went wrong, or the last scene before it
+        "charts": picture.charts if picture is not None else (),
+        "undrawn": picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
+        "besides": list(besides(record.findings_of(outcome))),
+        "program": "\n".join(picture.program) if picture is not None else "",
+        "program_name": phrases.repro_name(record),
+        "program_command": record.environment.reproduce,
+        "others": others,
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hidden:
-    """Hidden cases that cost points: what they cost, and for each rule the titles and what to read."""
-
-    head: str
-    what: str
-    rules: tuple[tuple[str, list[str], list[str]], ...]
-
-
-def _hidden(record: Record, audience: Audience) -> _Hidden | None:
+def _hidden(record: Record, audience: Audience) -> dict[str, object]:
+    """Return what hidden cases cost, and for each rule the titles and what to read; nothing if they cost nothing."""
     losses = hidden_losses(record, audience)
-    if not losses:
-        return None
-    rules = []
-    for loss in losses:
-        to_read = sentences(loss, _MOST_TITLES) if loss.alone else []
-        rules.append((loss.rule, list(titles(loss.outcomes, _MOST_TITLES)), to_read))
-    return _Hidden(head=hidden_head(record, audience), what=what_to_do(losses), rules=tuple(rules))
+    rules = [(loss.rule, titles(loss.outcomes, _MOST_TITLES), sentences(loss, _MOST_TITLES)) for loss in losses]
+    return {"head": hidden_head(record, audience), "what": what_to_do(losses), "rules": rules} if losses else {}
 
 
-@dataclass(slots=True, kw_only=True)
-class _LineMessage:
-    """A message at a line of the source."""
-
-    by: str
-    message: str
-    meaning: str = ""
-    advice: bool = False
-    cases: int = 1
-
-
-def _marks(record: Record, audience: Audience) -> dict[int, list[_LineMessage]]:
+def _marks(record: Record, audience: Audience) -> dict[int, list[dict[str, Any]]]:
     """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
     secret = {outcome.case for outcome in record.outcomes if outcome.hidden_from(audience)}
-    by_message: dict[tuple[int, str], _LineMessage] = {}
-    for finding in record.findings:
-        line = _line(record, finding.source)
-        if line and finding.case not in secret:
-            _add(
-                by_message,
-                line,
-                _LineMessage(by=_name(record, finding.tool), message=_message(finding), meaning=what_it_means(finding)),
-            )
-    for advice in record.advice:
-        if (line := _line(record, advice.source)) and advice.case not in secret:
-            _add(by_message, line, _LineMessage(by="advice", message=advice.message, advice=True))
-    marks: dict[int, list[_LineMessage]] = {}
-    for (line, _), mark in sorted(by_message.items(), key=lambda item: item[0][0]):
-        if len(marks.setdefault(line, [])) < _MOST_SAID:
-            marks[line].append(mark)
-    return marks
+    messages: list[tuple[Finding | Advice, dict[str, Any]]] = [
+        (finding, {"by": _name(record, finding.tool), "message": _message(finding), "meaning": what_it_means(finding)})
+        for finding in record.findings
+    ]
+    messages += [(advice, {"by": "advice", "message": advice.message, "advice": True}) for advice in record.advice]
+    marks: dict[int, dict[str, dict[str, Any]]] = {}
+    for about, mark in messages:
+        if (line := _line(record, about.source)) and about.case not in secret:
+            first = marks.setdefault(line, {}).setdefault(mark["message"], {"meaning": "", "advice": False, **mark})
+            first["cases"] = first.get("cases", 0) + 1
+    return {line: list(marks[line].values())[:_MOST_SAID] for line in sorted(marks)}
 
 
 def _name(record: Record, tool: Tool) -> str:
     used = record.environment.used(tool)
     return _OURS.get(tool) or (used.name if used is not None else tool.value)
-
-
-def _add(by_message: dict[tuple[int, str], _LineMessage], line: int, mark: _LineMessage) -> None:
-    if (line, mark.message) in by_message:
-        by_message[line, mark.message].cases += 1
-    else:
-        by_message[line, mark.message] = mark
 
 
 def _message(finding: Finding) -> str:

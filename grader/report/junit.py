@@ -15,10 +15,10 @@ from xml.etree import ElementTree as ET
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome, RuleScore, Verdict
+from grader.report.by_rule import case_in_full, judged, not_run, rule_summary
 from grader.report.document import Document, View, as_xml
 from grader.report.phrases import decision_of, points_of, result_of
 from grader.report.released import held_back
-from grader.report.rule_summary import case_in_full, judged, not_run, rule_summary
 
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """The elements that say how a case ended, and the attributes that count them. A case without any of them passed."""

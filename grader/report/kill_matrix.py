@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Generic, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from grader.core.case import Case
 from grader.report.document import Document, web_page
@@ -63,10 +63,10 @@ def kill_matrix(
     labels = _grouped(samples, (program.group for program in samples))
     sample_groups = {**{rule: labels[rule] for rule in of_rule if rule in labels}, **labels}
     sample_rows = list(_bands(sample_groups, cell, _TOP))
-    below = sample_rows[-1].after + _NARROWEST if sample_rows else _TOP
+    below = sample_rows[-1].end + _GAP + _NARROWEST if sample_rows else _TOP
     mutant_rows = list(_bands(_grouped(mutants, (program.group for program in mutants)), cell, below))
     rows = [*sample_rows, *mutant_rows]
-    right = columns[-1].after if columns else _LEFT
+    right = columns[-1].end + _GAP if columns else _LEFT
     passing = [program for program in programs if not program.fails]
     return web_page(
         "kills",
@@ -80,7 +80,7 @@ def kill_matrix(
         top=_TOP,
         side=cell,
         right=right,
-        bottom=rows[-1].after if rows else _TOP,
+        bottom=rows[-1].end + _GAP if rows else _TOP,
         width=max(right, _LEFT + _WIDTH) + _BAR + 20,
         longest=_BAR,
         columns=columns,
@@ -99,20 +99,13 @@ def kill_matrix(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Band(Generic[_Item]):
-    """A group of cases or programs, along an edge of the matrix."""
+class _Band(NamedTuple):
+    """A group of cases or programs along an edge of the matrix, each item with the place where its cells begin."""
 
     name: str
     start: int
     end: int
-    places: tuple[tuple[_Item, int], ...]
-    """Each item with the place where its cells begin."""
-
-    @property
-    def after(self) -> int:
-        """Where the next group begins."""
-        return self.end + _GAP
+    places: list[tuple[Any, int]]
 
 
 def _grouped(items: Iterable[_Item], names: Iterable[str]) -> dict[str, list[_Item]]:
@@ -122,33 +115,27 @@ def _grouped(items: Iterable[_Item], names: Iterable[str]) -> dict[str, list[_It
     return groups
 
 
-def _bands(groups: Mapping[str, Sequence[_Item]], cell: int, start: int) -> Iterator[_Band[_Item]]:
+def _bands(groups: Mapping[str, Sequence[object]], cell: int, start: int) -> Iterator[_Band]:
     for name, items in groups.items():
         end = start + max(_NARROWEST, cell * len(items))
-        band = _Band(name, start, end, tuple((item, start + place * cell) for place, item in enumerate(items)))
-        yield band
-        start = band.after
+        yield _Band(name, start, end, [(item, start + place * cell) for place, item in enumerate(items)])
+        start = end + _GAP
 
 
-def _path(program: MatrixProgram, columns: Sequence[_Band[Case]], cell: int) -> str:
+def _path(program: MatrixProgram, columns: Sequence[_Band], cell: int) -> str:
     """Return the cells of a program's row as an SVG path of horizontal lines, from the first column on."""
     pieces, pen = [], 0
     for column in columns:
-        fails = [(case.name in program.fails, x - _LEFT) for case, x in column.places]
-        for failed, run in groupby(fails, key=lambda pair: pair[0]):
+        for failed, run in groupby(column.places, key=lambda place: place[0].name in program.fails):
+            starts = [x - _LEFT for _, x in run]
             if failed:
-                starts = [x for _, x in run]
                 pieces.append(f"m{starts[0] - pen} 0h{cell * len(starts)}")
                 pen = starts[0] + cell * len(starts)
     return "".join(pieces)
 
 
-def _guarded(column: _Band[Case], programs: Sequence[MatrixProgram]) -> tuple[int, int, int]:
+def _guarded(column: _Band, programs: Sequence[MatrixProgram]) -> tuple[int, int, int]:
     """Return how many programs fail a case of a rule, how many of its labelled ones do, and how many those are."""
-    names = {case.name for case, _ in column.places}
-    labelled = [program for program in programs if not program.mutant and program.group == column.name]
-    return (
-        sum(not names.isdisjoint(program.fails) for program in programs),
-        sum(not names.isdisjoint(program.fails) for program in labelled),
-        len(labelled),
-    )
+    fails = [(program, any(case.name in program.fails for case, _ in column.places)) for program in programs]
+    labelled = [failed for program, failed in fails if not program.mutant and program.group == column.name]
+    return sum(failed for _, failed in fails), sum(labelled), len(labelled)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate, groupby
 
 from grader.report.document import Document
 from grader.report.escape import cells, escape
@@ -40,10 +41,6 @@ class Span:
     style: Style = Style.PLAIN
 
 
-_Piece = tuple[str, Style]
-_Word = list[_Piece]
-
-
 class Page:
     """Lines written one below the other."""
 
@@ -53,26 +50,18 @@ class Page:
         self._lines: list[str] = []
 
     def write(self, *parts: str | Span, indent: int = 0, hang: int | None = None) -> None:
-        """Write one paragraph; further lines start at column `hang` (default: `indent`, like the first)."""
-        hang = min(indent if hang is None else hang, self.width - _LEAST_ROOM)
-        line = [_blank(indent)]
-        used, begun = indent, False
-        for gap, word in _words(parts):
-            if begun and used + _wide(gap) + _wide(word) > self.width:
-                self._end(line)
-                line, used = [_blank(hang)], hang
-            else:
-                line += gap
-                used += _wide(gap)
-            rest = word
-            while used + _wide(rest) > self.width:  # one word, longer than a line
-                head, rest = _cut(rest, self.width - used)
-                self._end(line + head)
-                line, used = [_blank(hang)], hang
-            line += rest
-            used += _wide(rest)
-            begun = True
-        self._end(line)
+        """Write one paragraph, broken at spaces; further lines start at column `hang` (default: `indent`)."""
+        text, styles = _joined(parts)
+        while cells(text) > self.width - indent:
+            most = max(1, _fitting(text, self.width - indent))
+            end = text.rfind(" ", 0, most + 1)
+            if not text[: max(0, end)].strip():  # one word, longer than a line
+                end = most
+            self._add(text[:end], styles, indent)
+            rest = text[end:].lstrip(" ")
+            styles = styles[len(text) - len(rest) :]
+            text, indent = rest, min(indent if hang is None else hang, self.width - _LEAST_ROOM)
+        self._add(text, styles, indent)
 
     def labelled(self, label: str, *parts: str | Span, column: int = 10, indent: int = 2) -> None:
         """Write a paragraph with a label before it."""
@@ -95,20 +84,18 @@ class Page:
             line += f" {word}" if begun else word
             begun = True
             while cells(line) > room and "'" not in line:
-                head, rest = _cut([(line, Style.PLAIN)], room)
-                self._lines.append(f"{head[0][0]}\\")
-                line = rest[0][0]
+                end = _fitting(line, room)
+                self._lines.append(f"{line[:end]}\\")
+                line = line[end:]
         self.crop(line)
 
     def crop(self, *parts: str | Span, indent: int = 0) -> None:
         """Write one line, cut off at the width of the page."""
-        room = self.width - indent
-        pieces = [
-            (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts
-        ]
-        if _wide(pieces) > room:
-            pieces = [*_cut(pieces, room - 1)[0], ("…", Style.PLAIN)]
-        self._end([_blank(indent), *pieces])
+        text, styles = _joined(parts)
+        if cells(text) > self.width - indent:
+            end = _fitting(text, self.width - indent - 1)
+            text, styles = f"{text[:end]}…", [*styles[:end], Style.PLAIN]
+        self._add(text, styles, indent)
 
     def blank(self) -> None:
         """Write an empty line, but never two in a row."""
@@ -135,17 +122,16 @@ class Page:
         """Return the whole text, with a line end."""
         return Document("\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n")
 
-    def _end(self, line: Iterable[_Piece]) -> None:
-        pieces = list(line)
-        while pieces and not pieces[-1][0].strip():
-            pieces.pop()
-        if pieces:
-            last, style = pieces[-1]
-            pieces[-1] = (last.rstrip(), style)
-        self._lines.append("".join(self._painted(text, style) for text, style in pieces))
+    def _add(self, text: str, styles: Sequence[Style], indent: int) -> None:
+        text = text.rstrip()
+        if self.colour:
+            runs = groupby(zip(text, styles, strict=False), key=lambda pair: pair[1])
+            text = "".join(_painted("".join(letter for letter, _ in run), style) for style, run in runs)
+        self._lines.append(" " * indent + text if text else "")
 
-    def _painted(self, text: str, style: Style) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style else text
+
+def _painted(text: str, style: Style) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text
 
 
 def strong(text: str) -> Span:
@@ -187,59 +173,27 @@ def wrapped(text: str, width: int) -> list[str]:
     """Return the text as lines of at most `width` columns, each of which ends at a space or a comma if possible."""
     lines, rest = [], escape(text)
     while cells(rest) > width:
-        most = len(_cut([(rest, Style.PLAIN)], width)[0][0][0])
+        most = _fitting(rest, width)
         end = max(rest.rfind(mark, width // 2, most) for mark in " ,") + 1 or max(most, 1)
         lines.append(rest[:end].rstrip())
         rest = rest[end:].lstrip()
     return [*lines, rest]
 
 
-def _words(parts: Iterable[str | Span]) -> Iterator[tuple[_Word, _Word]]:
-    """Yield words with the spaces before them. A word may change its style inside; lines break at spaces only."""
-    gap: _Word = []
-    word: _Word = []
-    for part in parts:
-        span = Span(part) if isinstance(part, str) else part
-        for blank, text in _runs(escape(span.text)):
-            if blank:
-                if word:
-                    yield gap, word
-                    gap, word = [], []
-                gap.append((text, span.style))
-            else:
-                word.append((text, span.style))
-    if word:
-        yield gap, word
+def _joined(parts: Iterable[str | Span]) -> tuple[str, list[Style]]:
+    """Return the escaped text of all parts, and the style of each of its characters."""
+    spans = [
+        (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts
+    ]
+    return "".join(text for text, _ in spans).rstrip(), [style for text, style in spans for _ in text]
 
 
-def _runs(text: str) -> Iterator[tuple[bool, str]]:
-    start = 0
-    for at in range(1, len(text) + 1):
-        if at == len(text) or (text[at] == " ") != (text[start] == " "):
-            yield text[start] == " ", text[start:at]
-            start = at
-
-
-def _blank(columns: int) -> _Piece:
-    return " " * columns, Style.PLAIN
-
-
-def _wide(word: _Word) -> int:
-    return sum(cells(text) for text, _ in word)
-
-
-def _cut(word: _Word, room: int) -> tuple[_Word, _Word]:
-    """Return as much of a word as fits into `room` columns, and the rest."""
-    head: _Word = []
-    for at, (text, style) in enumerate(word):
-        taken = 0
-        while taken < len(text) and cells(text[: taken + 1]) <= room:
-            taken += 1
-        head.append((text[:taken], style))
-        room -= cells(text[:taken])
-        if taken < len(text):
-            return head, [(text[taken:], style), *word[at + 1 :]]
-    return head, []
+def _fitting(text: str, room: int) -> int:
+    """Return how many of its first characters fit into `room` columns."""
+    if text.isascii():
+        return min(room, len(text))
+    columns = accumulate(map(cells, text))
+    return next((end for end, used in enumerate(columns) if used > room), len(text))
 
 
 Draw = Callable[[Page], None]
@@ -270,8 +224,7 @@ def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> N
     """
     drawn = [_drawn(page, section.versions[0]) for section in sections]
     in_turn = sorted(range(len(sections)), key=lambda place: -sections[place].rank)
-    shorter = [*_next_versions(sections, in_turn), *(_least_versions(sections, in_turn) if screen == most else ())]
-    for place, draw in shorter:
+    for place, draw in _shorter(sections, in_turn, is_all=screen == most):
         if _height(drawn) <= screen:
             break
         drawn[place] = _drawn(page, draw)
@@ -283,23 +236,15 @@ def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> N
         page.add(part)
 
 
-def _next_versions(sections: Sequence[Section], in_turn: Sequence[int]) -> Iterator[tuple[int, Draw]]:
-    """Yield the place of a section and its next version, round by round."""
+def _shorter(sections: Sequence[Section], in_turn: Sequence[int], *, is_all: bool) -> Iterator[tuple[int, Draw]]:
+    """Yield the place of a section and its next version, round by round; in the end, its last resort."""
     for version in range(1, max((len(section.versions) for section in sections), default=0)):
         for place in in_turn:
             if version < len(sections[place].versions):
                 yield place, sections[place].versions[version]
-
-
-def _least_versions(sections: Sequence[Section], in_turn: Sequence[int]) -> Iterator[tuple[int, Draw]]:
-    """Yield the place of a section and its last resort: nothing for optional sections, then the least versions."""
-    for place in in_turn:
-        if sections[place].optional:
-            yield place, lambda _: None
-    for place in in_turn:
-        least = sections[place].least
-        if least is not None:
-            yield place, least
+    if is_all:
+        yield from ((place, lambda _: None) for place in in_turn if sections[place].optional)
+        yield from ((place, least) for place in in_turn if (least := sections[place].least) is not None)
 
 
 def write_whole(page: Page, sections: Sequence[Section]) -> None:

@@ -1,12 +1,13 @@
-"""Wording that several formats share: results, points, decisions of people, and what a report lacks."""
+"""Wording that several formats share: results, points, decisions of people, what a report lacks, how it was graded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from grader.core.optional_stages import OptionalStage
 from grader.core.record import NEEDS_PERSON, Override, Record
-from grader.core.verdict import NOT_IMPORTED, Audience, Cause, RuleScore, Verdict
+from grader.core.verdict import NOT_IMPORTED, Audience, Cause, RuleScore, Tool, Verdict
 
 NOT_RUN = "hidden cases not run here"
 NEEDS_PERSON_WORDS = "needs a person"
@@ -38,6 +39,7 @@ _NOT_DONE = {
 }
 _LESS = "This report shows less than usual, because a part of the grader failed. No point depends on that part."
 _MOST_OF_ERROR = 200
+_CLEARLY_SLOWER = 3
 
 
 def result_of(record: Record) -> str:
@@ -164,3 +166,39 @@ def said_of(override: Override) -> str:
 def decision_of(record: Record, rule: str) -> str:
     """Return the decision about one rule; "" when there is none."""
     return next((said_of(override) for override in record.overrides if override.rule == rule), "")
+
+
+def graded_how(record: Record) -> Iterator[tuple[str, str]]:
+    """Return tools, protection and seed, each with its label."""
+    environment, protection = record.environment, record.protection
+    active = f": {', '.join(protection.active)}" if protection.active else ""
+    for label, text in (
+        ("built by", environment.version(Tool.BUILD)),
+        ("memory", _memory(record)),
+        ("protection", f"{protection.level}{active}"),
+        ("allowed", ", ".join(record.allowed)),
+        ("lane", environment.lane),
+        ("pace", slowness(environment.pace)),
+        ("seed", str(record.seed)),
+        ("grader", environment.grader),
+    ):
+        if text:
+            yield label, text
+
+
+def slowness(pace: float) -> str:
+    """Return a sentence on a machine that is slower than usual; "" for any other."""
+    times = f"{pace:.0f}" if pace > _CLEARLY_SLOWER else f"{pace:.1f}"
+    return f"this machine is {times} times slower than usual, so time limits are longer" if pace > 1 else ""
+
+
+def _memory(record: Record) -> str:
+    checker = record.environment.used(Tool.MEMORY_CHECKER)
+    if not record.outcomes or checker is None:
+        return record.unchecked if record.outcomes else ""
+    return "; ".join(filter(None, (f"checked by {checker.version or checker.name}", record.unchecked)))
+
+
+def repro_name(record: Record) -> str:
+    """The name of the program, in the language of the submission."""
+    return f"repro{Path(record.submission.source_file).suffix}"

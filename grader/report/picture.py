@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, zip_longest
 
-from grader.core.picture import Panel, PanelShape, Picture, Scene, StateRow
+from grader.core.picture import PanelShape, Picture, Scene, StateRow
 from grader.core.verdict import Finding, Outcome, StepShown
+from grader.report.page import Page, Span, Style, dim, pad, strong, width_of
 
 _MOST_WORDS = 6
 _MANY_ROWS = 24
@@ -22,25 +23,20 @@ _MANY_ROWS = 24
 _FEWEST_ALIKE = 3
 """The fewest equal neighbours that are drawn as one row."""
 
-_MOST_NARROWED = 5
-"""The maximum number of rows of one panel of a narrowed scene."""
-_MOST_CELLS = 12
-"""The maximum number of cells in such a row if its cells have no names."""
+_MOST_NARROWED, _MOST_CELLS = 5, 12
+"""The most rows of one panel of a narrowed scene, and the most cells in such a row if its cells have no names."""
 _LONG = r"-?\d{7,}"
 """A number so long that it would leave no room for others."""
 _LONG_SHOWN = 5
 
 
 class CellMark(StrEnum):
-    """How a cell is marked."""
+    """How a cell is marked. `FIRST` is where the case went wrong; `RIGHT` is the expected value of a wrong cell."""
 
     NONE = ""
     FIRST = "first"
-    """Where the case went wrong."""
     WRONG = "wrong"
-    """Also wrong; usually a consequence."""
     RIGHT = "right"
-    """The expected value of a wrong cell."""
     CHANGED = "changed"
 
 
@@ -51,6 +47,20 @@ class Side(StrEnum):
     YOURS = "yours"
     EXPECTED = "expected"
 
+
+_MOST_COLUMNS = 80
+_INDENT = 4
+_GAP = "   "
+"""The space between two states in a terminal."""
+_MOST_WHOLE = 24
+"""The maximum number of cells of a row of a whole state if its cells have no names."""
+_STYLES = {
+    CellMark.NONE: Style.PLAIN,
+    CellMark.FIRST: Style.BAD,
+    CellMark.WRONG: Style.BAD,
+    CellMark.RIGHT: Style.GOOD,
+    CellMark.CHANGED: Style.STRONG,
+}
 
 _PRIORITY = {CellMark.FIRST: 2, CellMark.WRONG: 1, CellMark.CHANGED: 0, CellMark.NONE: 0}
 """Which rows stay when there are too many."""
@@ -75,34 +85,26 @@ class DrawnCell:
         """Whether the program's operation changed it."""
         return self.yours != self.before
 
-    @property
-    def speaks(self) -> bool:
-        """Whether it is wrong, changed, or had to change."""
-        return self.mark is not CellMark.NONE or self.expected != self.before
-
     def on(self, side: Side) -> tuple[str, CellMark]:
         """Return the text and the mark in one state."""
-        if side == Side.BEFORE:
-            return self.before, CellMark.NONE
-        if side == Side.YOURS:
-            return self.yours, self.mark
-        changed = CellMark.CHANGED if self.expected != self.before else CellMark.NONE
-        return self.expected, CellMark.RIGHT if self.wrong else changed
+        had_to = CellMark.CHANGED if self.expected != self.before else CellMark.NONE
+        return {
+            Side.BEFORE: (self.before, CellMark.NONE),
+            Side.YOURS: (self.yours, self.mark),
+            Side.EXPECTED: (self.expected, CellMark.RIGHT if self.wrong else had_to),
+        }[side]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnRow:
-    """A row of a panel."""
+    """A row of a panel: `added` by the program's operation, `missing` although expected, `extra` if not expected."""
 
     label: str
     depth: int
     cells: tuple[DrawnCell, ...]
     added: bool = False
-    """Whether the program's operation added the row."""
     missing: bool = False
-    """Whether the row is expected, but absent."""
     extra: bool = False
-    """Whether the row is present, but not expected."""
 
     @property
     def wrong(self) -> bool:
@@ -110,9 +112,9 @@ class DrawnRow:
         return any(cell.wrong for cell in self.cells)
 
     @property
-    def one_sided(self) -> bool:
-        """Whether the row is wrong as a whole."""
-        return self.missing or self.extra
+    def speaks(self) -> bool:
+        """Whether any cell of it is wrong, changed, or had to change."""
+        return any(cell.mark is not CellMark.NONE or cell.expected != cell.before for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,8 @@ class DrawnPanel:
     @property
     def wrong_columns(self) -> set[int]:
         """The positions of columns with a wrong cell in a row that is not wrong as a whole."""
-        return {place for row in self.rows if not row.one_sided for place, cell in enumerate(row.cells) if cell.wrong}
+        rows = (row for row in self.rows if not (row.missing or row.extra))
+        return {place for row in rows for place, cell in enumerate(row.cells) if cell.wrong}
 
     def cells(self, row: DrawnRow, side: Side) -> list[tuple[str, CellMark]]:
         """Return a row as it is drawn in one state. Where cells have no names, empty ones at its end are dropped."""
@@ -185,42 +188,35 @@ def drawn(picture: Picture, outcome: Outcome, first: Finding | None) -> tuple[Dr
     """Return the scenes of a picture, with the operations of its case; `first` is why the case fails."""
     steps = {step.number: step for step in outcome.steps}
     scenes = []
-    for scene in picture.scenes:
-        if scene.operation not in steps:
-            continue
+    for scene in (scene for scene in picture.scenes if scene.operation in steps):
         panels = drawn_panels(scene, picture.rows)
         words = list(_words(panels)) if scene.reached else []
         if scene.operation == picture.operation and scene.reached:
             words = _first(words, first)
-        scenes.append(
-            DrawnScene(
-                step=steps[scene.operation],
-                reached=scene.reached,
-                panels=panels,
-                words=tuple(words[:_MOST_WORDS]),
-                more=max(0, len(words) - _MOST_WORDS),
-            )
-        )
+        shown, more = tuple(words[:_MOST_WORDS]), max(0, len(words) - _MOST_WORDS)
+        step = steps[scene.operation]
+        scenes.append(DrawnScene(step=step, reached=scene.reached, panels=panels, words=shown, more=more))
     return tuple(scenes)
 
 
 def drawn_panels(scene: Scene, rows: Sequence[StateRow], *, many: int = _MANY_ROWS) -> tuple[DrawnPanel, ...]:
     """Return the panels of a scene. Equal rows are merged in a grid of over `many` rows."""
-    return tuple(_panel(panel, rows, many) for panel in scene.panels)
-
-
-def _panel(panel: Panel, rows: Sequence[StateRow], many: int) -> DrawnPanel:
-    listed = [rows[place] if place >= 0 else None for place in panel.rows]
-    merges = panel.shape is PanelShape.GRID and len(listed) + panel.omitted > many
-    shown = _merged_rows(listed) if merges else filter(None, listed)
-    return DrawnPanel(
-        title=panel.title,
-        shape=panel.shape,
-        columns=panel.columns,
-        legend=panel.legend,
-        rows=tuple(_row(row, named=bool(panel.columns)) for row in shown),
-        omitted=panel.omitted,
-    )
+    panels = []
+    for panel in scene.panels:
+        listed = [rows[place] if place >= 0 else None for place in panel.rows]
+        merges = panel.shape is PanelShape.GRID and len(listed) + panel.omitted > many
+        shown = _merged_rows(listed) if merges else filter(None, listed)
+        panels.append(
+            DrawnPanel(
+                title=panel.title,
+                shape=panel.shape,
+                columns=panel.columns,
+                legend=panel.legend,
+                rows=tuple(_row(row, named=bool(panel.columns)) for row in shown),
+                omitted=panel.omitted,
+            )
+        )
+    return tuple(panels)
 
 
 def _merged_rows(rows: Sequence[StateRow | None]) -> Iterator[StateRow]:
@@ -253,18 +249,13 @@ def _row(row: StateRow, *, named: bool) -> DrawnRow:
     )
 
 
-# ---------------------------------------------------------------- what is wrong in words
-
-
 def _first(words: list[str], difference: Finding | None) -> list[str]:
     """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
-    if difference is None or not difference.field:
-        return words
-    place = tuple(f"{name}{behind}" for name in _names(difference) for behind in (":", " to "))
+    place = tuple(f"{name}{end}" for name in _names(difference) for end in (":", " to "))
     named = [text for text in words if text.startswith(place)]
     # Differences of the first of several objects do not name it.
     named = named or [text for text in words if text.partition(": ")[2].startswith(place)][:1]
-    if not named:
+    if difference is not None and difference.field and not named:
         return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
     return sorted(words, key=lambda text: text not in named)
 
@@ -290,7 +281,7 @@ def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
 def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
     """Yield what is wrong in one row: the row as a whole, or each cell by its column."""
     label = f"{panel.scope}: {row.label}" if panel.scope and row.label else row.label or panel.title
-    if row.one_sided:
+    if row.missing or row.extra:
         yield f"{label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
     texts = [(cell.wrong, cell.yours, cell.expected) for cell in row.cells]
@@ -309,9 +300,6 @@ def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
     return f"{joint}{first}" + (f" to {last}" if first != last else "")
 
 
-# ---------------------------------------------------------------- what a report shows first
-
-
 def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
     """Return what the operation of a scene changed or had to change; there is no panel when that is nothing.
 
@@ -319,20 +307,16 @@ def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
     several objects (`DrawnPanel.scope`), one that stays as it was is shown by its values.
     """
     panels = []
-    speaking = {panel.scope for panel in scene.panels if any(map(_speaks, panel.rows))}
+    speaking = {panel.scope for panel in scene.panels if any(row.speaks for row in panel.rows)}
     for panel in _with_first(scene.panels, _names(first)):
         still = bool(speaking) and panel.scope not in speaking and panel.shape is PanelShape.VALUES
-        telling = [row for row in panel.rows if still or _speaks(row)]
+        telling = [row for row in panel.rows if still or row.speaks]
         rows = sorted(telling, key=lambda row: max(_PRIORITY[cell.mark] for cell in row.cells), reverse=True)
         rows = rows[:_MOST_NARROWED]
         if panel.shape is not PanelShape.SENTENCES and rows:
             shown = merged_columns(replace(panel, rows=tuple(row for row in telling if row in rows)))
             panels.append(replace(shown, rows=tuple(_short(row, named=bool(shown.columns)) for row in shown.rows)))
     return replace(scene, panels=tuple(panels))
-
-
-def _speaks(row: DrawnRow) -> bool:
-    return any(cell.speaks for cell in row.cells)
 
 
 def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[DrawnPanel]:
@@ -346,7 +330,7 @@ def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[
     ]
     _, first, at = max(wrong, key=lambda item: item[0], default=((False, 0), None, 0))
     for panel in panels:
-        yield replace(panel, rows=tuple(_marked(row, at) if row is first else row for row in panel.rows))
+        yield replace(panel, rows=tuple(_with_mark(row, at) if row is first else row for row in panel.rows))
 
 
 def _likeness(panel: DrawnPanel, row: DrawnRow, place: int, names: Sequence[str]) -> tuple[bool, int]:
@@ -358,7 +342,7 @@ def _likeness(panel: DrawnPanel, row: DrawnRow, place: int, names: Sequence[str]
     return any(label + column in names for label in rows), max(begins, default=0)
 
 
-def _marked(row: DrawnRow, at: int) -> DrawnRow:
+def _with_mark(row: DrawnRow, at: int) -> DrawnRow:
     cells = (replace(cell, mark=CellMark.FIRST) if place == at else cell for place, cell in enumerate(row.cells))
     return replace(row, cells=tuple(cells))
 
@@ -369,25 +353,18 @@ def merged_columns(panel: DrawnPanel, *, numbered_only: bool = False) -> DrawnPa
     With `numbered_only`, only columns whose names differ in a number are merged.
     """
     names = [name.rpartition(" ")[2] for name in panel.columns]
-    rows = list(_labelled(panel.rows))
+    rows = tuple(_labelled(panel.rows))
     wide = [row for row in rows if len(row.cells) == len(names) > 1]
     if not wide:
-        return replace(panel, columns=(), rows=tuple(rows))
+        return replace(panel, columns=(), rows=rows)
     alike = [
         (re.sub(r"\d+", "", name) if numbered_only else "", [row.cells[place] for row in wide])
         for place, name in enumerate(names)
     ]
     runs = [list(run) for _, run in groupby(range(len(names)), key=lambda place: alike[place])]
-    columns = (names[run[0]] if len(run) == 1 else f"{names[run[0]]}–{names[run[-1]]}" for run in runs)
-    starts = [run[0] for run in runs]
-    return replace(
-        panel,
-        columns=tuple(columns),
-        rows=tuple(
-            replace(row, cells=tuple(row.cells[place] for place in starts)) if len(row.cells) == len(names) else row
-            for row in rows
-        ),
-    )
+    merged = {id(row): replace(row, cells=tuple(row.cells[run[0]] for run in runs)) for row in wide}
+    columns = tuple(names[run[0]] if len(run) == 1 else f"{names[run[0]]}–{names[run[-1]]}" for run in runs)
+    return replace(panel, columns=columns, rows=tuple(merged.get(id(row), row) for row in rows))
 
 
 def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
@@ -402,20 +379,122 @@ def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
 
 def _short(row: DrawnRow, *, named: bool) -> DrawnRow:
     """Shorten a row without named cells, and long numbers but the first wrong one and those that should be there."""
-    cells = row.cells if named else row.cells[:_MOST_CELLS]
-    return replace(
-        row,
-        cells=tuple(
-            replace(
-                cell,
-                before=_short_number(cell.before),
-                yours=cell.yours if cell.mark is CellMark.FIRST else _short_number(cell.yours),
-                expected=cell.expected if cell.wrong else _short_number(cell.expected),
-            )
-            for cell in cells
-        ),
-    )
+    return replace(row, cells=tuple(map(_short_cell, row.cells if named else row.cells[:_MOST_CELLS])))
+
+
+def _short_cell(cell: DrawnCell) -> DrawnCell:
+    yours = cell.yours if cell.mark is CellMark.FIRST else _short_number(cell.yours)
+    expected = cell.expected if cell.wrong else _short_number(cell.expected)
+    return replace(cell, before=_short_number(cell.before), yours=yours, expected=expected)
 
 
 def _short_number(text: str) -> str:
     return f"{text[:_LONG_SHOWN]}…" if re.fullmatch(_LONG, text) else text
+
+
+def show_states(page: Page, scene: DrawnScene | None) -> None:
+    """Write what the operation with which the report begins left wrong, if that may be shown and was drawn.
+
+    A row of the table has one label and its cells in each state. When the table is too wide, the state before the
+    operation is left out, then what is right. When it is still too wide, nothing is written.
+    """
+    if scene is None or not scene.is_wrong:
+        return
+    after = [side for side in scene.sides if side is not Side.BEFORE]
+    wrong = [replace(part, rows=tuple(row for row in part.rows if row.wrong)) for part in scene.panels if part.wrong]
+    for sides, panels in ((scene.sides, scene.panels), (after, scene.panels), (scene.sides, wrong), (after, wrong)):
+        table = _Table(panels, sides)
+        if table.width <= min(page.width, _MOST_COLUMNS):
+            page.labelled("State", "before and after the operation" if Side.BEFORE in sides else "after the operation")
+            table.write(page)
+            _legend(page, "> <: what is wrong first", panels, sides)
+            page.write(dim("expected: your state with the wrong cells corrected"), indent=_INDENT)
+            return
+
+
+def show_state(page: Page, panels: Sequence[DrawnPanel]) -> None:
+    """Write the whole state after an operation, each panel below its title; what the operation changed is strong."""
+    merged = [merged_columns(_folded(panel), numbered_only=True) for panel in panels]
+    _Table(merged, [Side.EXPECTED], titled=True).write(page)
+    _legend(page, "", merged, [Side.EXPECTED])
+
+
+def _folded(panel: DrawnPanel) -> DrawnPanel:
+    """Return a panel without the middle of rows that have very many cells without names."""
+    gap = DrawnCell(before="...", yours="...", expected="...")
+    long = [] if panel.columns else [row for row in panel.rows if len(row.cells) > _MOST_WHOLE]
+    folded = {id(row): replace(row, cells=(*row.cells[: _MOST_WHOLE - 4], gap, *row.cells[-3:])) for row in long}
+    return replace(panel, rows=tuple(folded.get(id(row), row) for row in panel.rows))
+
+
+class _Table:
+    """The panels of some states side by side, with the widths of the columns.
+
+    `titled`: panels have their titles, else only the first of each object has that one's name.
+    """
+
+    def __init__(self, panels: Sequence[DrawnPanel], sides: Sequence[Side], *, titled: bool = False) -> None:
+        self.panels, self.sides, self.titled = panels, sides, titled
+        scopes = [panel.scope for panel in panels]
+        names = [scope if scope != last else "" for last, scope in zip(["", *scopes], scopes, strict=False)]
+        self.titles = [panel.title for panel in panels] if titled else names
+        labels = [max((width_of(row.label or panel.title) for row in panel.rows), default=0) for panel in panels]
+        widest = max([0, *labels, *map(width_of, names if not titled else ())])
+        self.labels = list(map(max, labels, map(width_of, self.titles))) if titled else [widest] * len(panels)
+        self.columns = [_widths(panel, sides) for panel in panels]
+        inner = max((sum(widths) + len(widths) - 1 for widths in self.columns), default=0)
+        self.side = max(inner, *map(len, sides))
+        self.width = _INDENT + widest + len(sides) * (len(_GAP) + self.side)
+
+    def write(self, page: Page) -> None:
+        """Write the table, with the names of several states above it and the names of columns above their panel."""
+        if len(self.sides) > 1:
+            names = (strong(_GAP + pad(side, self.side)) for side in self.sides)
+            page.crop(dim(" " * self.labels[0]), *names, indent=_INDENT)
+        for panel, label, widths, name in zip(self.panels, self.labels, self.columns, self.titles, strict=True):
+            title = name if not self.titled or any(row.label for row in panel.rows) else ""
+            if panel.columns or title:
+                above = " ".join(f"{name:>{wide}}" for name, wide in zip(panel.columns, widths, strict=False))
+                columns = [dim(_GAP + pad(above, self.side))] * len(self.sides)
+                self._line(page, label, [dim(pad(title, label)), *columns])
+            for row in panel.rows:  # a chain may have one row, and its title is the label
+                parts = [Span(pad(row.label or panel.title, label))]
+                for side in self.sides:
+                    parts += [Span(_GAP), *self._cells(panel.cells(row, side), widths)]
+                self._line(page, label, parts)
+            if self.titled and panel.omitted:
+                page.write(dim(f"and {panel.omitted} rows more"), indent=_INDENT)
+
+    def _line(self, page: Page, label: int, parts: list[Span]) -> None:
+        """Write a line. In a table of one state, one that is too long goes on below its cells."""
+        if len(self.sides) > 1:
+            page.crop(*parts, indent=_INDENT)
+        else:
+            page.write(*parts, indent=_INDENT, hang=_INDENT + label + len(_GAP))
+
+    def _cells(self, row: Sequence[tuple[str, CellMark]], widths: Sequence[int]) -> Iterator[Span]:
+        """Yield the cells of one row in one state, filled up to the width of a state."""
+        for place, ((text, mark), wide) in enumerate(zip(row, widths, strict=False)):
+            shown = _marked(text, mark)
+            yield Span(" " * (wide - width_of(shown) + (place > 0)) + shown, _STYLES[mark])
+        yield Span(" " * (self.side - sum(widths[: len(row)]) - max(0, len(row) - 1)))
+
+
+def _widths(panel: DrawnPanel, sides: Sequence[Side]) -> list[int]:
+    """Return the widths of a panel's columns: each that of its name or of its widest cell in any state."""
+    rows = [panel.cells(row, side) for row in panel.rows for side in sides]
+    shown = [[width_of(_marked(text, mark)) for text, mark in row] for row in rows]
+    names = [len(name) for name in panel.columns]
+    return [max(column) for column in zip_longest(names, *shown, fillvalue=0)]
+
+
+def _marked(text: str, mark: CellMark) -> str:
+    return f">{text}<" if mark is CellMark.FIRST else text
+
+
+def _legend(page: Page, begin: str, panels: Sequence[DrawnPanel], sides: Sequence[Side]) -> None:
+    shown = {text for panel in panels for row in panel.rows for side in sides for text, _ in panel.cells(row, side)}
+    signs = {sign: text for panel in panels for sign, text in panel.legend.items() if sign in shown}
+    meanings = [*filter(None, [begin]), *(f"{sign}: {meaning}" for sign, meaning in signs.items())]
+    if meanings:
+        page.write(dim("; ".join(meanings)), indent=_INDENT)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from grader.core.record import Record, whole_points
 from grader.core.verdict import CallStage, Cause, Outcome, Stage, Verdict, Visibility
-from grader.report.page import Page, Span, bad, dim, good
+from grader.report.page import Page, bad, dim, good
+from grader.report.phrases import points_lost
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
@@ -53,21 +52,11 @@ def is_next(record: Record) -> bool:
     return any(is_for_later(record, record.outcome(case)) for case in cases)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPoints:
-    """A call of the handout's tasks, and what the public cases cost that first went wrong in it."""
+def by_task(record: Record) -> tuple[list[tuple[CallStage, str]], str]:
+    """Return what each call cost in public cases, in the handout's order, and what hidden cases cost; "" for nothing.
 
-    task: str
-    call: str
-    stage: Stage
-    is_wrong: bool
-    """Whether a public case first went wrong in it."""
-    lost: int
-    """Whole points."""
-
-
-def by_task(record: Record) -> tuple[list[TaskPoints], int]:
-    """Return what each call cost in public cases, in the handout's order, and what hidden cases cost."""
+    A case belongs to the call in which it first went wrong.
+    """
     wrong: dict[str, list[Outcome]] = {call_stage.call: [] for call_stage in record.stages}
     for outcome in record.outcomes:
         if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
@@ -75,19 +64,9 @@ def by_task(record: Record) -> tuple[list[TaskPoints], int]:
             for call in [word for word in words if word in wrong][:1]:
                 wrong[call].append(outcome)
     hidden = [outcome for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN]
-    shares = [sum(outcome.points for outcome in outcomes) for outcomes in (*wrong.values(), hidden)]
-    *lost, hidden_points = whole_points(shares)
-    tasks = [
-        TaskPoints(
-            task=call_stage.task,
-            call=call_stage.call,
-            stage=call_stage.stage,
-            is_wrong=bool(wrong[call_stage.call]),
-            lost=points,
-        )
-        for call_stage, points in zip(record.stages, lost, strict=True)
-    ]
-    return tasks, hidden_points
+    *lost, by_hidden = whole_points([sum(outcome.points for outcome in cases) for cases in (*wrong.values(), hidden)])
+    costs = [points_lost(points) if wrong[call] else "" for call, points in zip(wrong, lost, strict=True)]
+    return list(zip(record.stages, costs, strict=True)), points_lost(by_hidden) if by_hidden else ""
 
 
 def how_far(page: Page, record: Record) -> None:
@@ -100,10 +79,10 @@ def how_far(page: Page, record: Record) -> None:
         page.blank()
     task = max(len(call_stage.task) for call_stage in record.stages)
     call = max(len(call_stage.call) for call_stage in record.stages)
+    marked = {Stage.WORKS: good, Stage.IN_WORK: bad, Stage.NOT_YET: dim}
     for call_stage in record.stages:
-        page.write(
-            f"{call_stage.task:{task}}  {call_stage.call:{call}}  ", _marked(call_stage), indent=2, hang=task + call + 4
-        )
+        words = marked[call_stage.stage](STAGE_WORDS[call_stage.stage])
+        page.write(f"{call_stage.task:{task}}  {call_stage.call:{call}}  ", words, indent=2, hang=task + call + 4)
 
 
 def how_far_briefly(page: Page, record: Record) -> None:
@@ -113,7 +92,3 @@ def how_far_briefly(page: Page, record: Record) -> None:
         calls = ", ".join(call_stage.call for call_stage in record.stages if call_stage.stage is stage)
         if calls:
             page.write(f"{stage}: {calls}", indent=2, hang=4)
-
-
-def _marked(call_stage: CallStage) -> Span:
-    return {Stage.WORKS: good, Stage.IN_WORK: bad, Stage.NOT_YET: dim}[call_stage.stage](STAGE_WORDS[call_stage.stage])

@@ -61,9 +61,7 @@ def _run(record: Record, tool: str, version: str, problems: list[Problem]) -> di
     if tool == "advice":
         rules = [_kind(kind) for kind in named]
     places = {rule["id"]: place for place, rule in enumerate(rules)}
-    driver: dict[str, Any] = {"name": tool, "rules": rules}
-    if version:
-        driver["version"] = version
+    driver = {"name": tool, "rules": rules} | ({"version": version} if version else {})
     return {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}},

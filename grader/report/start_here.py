@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from grader.core.picture import ComparedChart, Picture
 from grader.core.record import Record, SmallestTrace
 from grader.core.verdict import NOT_IMPORTED, REFUSED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
-from grader.report.excerpt import Excerpt, excerpt
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
 from grader.report.picture import DrawnScene, drawn, narrowed
@@ -28,6 +27,13 @@ _MOST_STEPS = 6
 _MOST_EXCERPTS = 3
 """The most messages that are shown with their lines of source."""
 
+_AROUND = 2
+"""The number of lines shown before and after the line of a place."""
+_HARD_SPACES = {ord(space): ascii(space)[1:-1] for space in "\u00a0\u2007\u202f"}
+"""Characters that look like a space and are none for a compiler, such as \\xa0, which web pages and keyboards make."""
+_WIDEST = 120
+"""The number of characters shown of a line: the colouring is slow for long lines that are not C."""
+
 _YOURS, _RETURNED, _ALLOCATED = "Your code", "Returned", "Allocated"
 _CAPTIONS = {
     _YOURS: "Your code",
@@ -41,13 +47,61 @@ _WITH_MEANING = ("compiler", "linker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message of the compiler: its place, its text, and what it means."""
+class Excerpt:
+    """The lines around a place of a submission, by their numbers."""
 
-    source: tuple[SourceLine, ...]
-    text: str
-    meaning: str
-    excerpt: Excerpt | None
+    place: SourceLine
+    column: int
+    """The column of the place in its line as it is drawn, from 1; 0 when it is unknown."""
+    lines: dict[int, str]
+    in_comment: bool
+    """Whether the lines begin within a comment."""
+
+
+def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
+    """Return the five lines around a place, None when it is not a line of the submission's source file."""
+    submission = record.submission
+    if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
+        return None
+    first, text = max(1, place.line - _AROUND), submission.source[place.line - 1]
+    before = "\n".join(submission.source[: first - 1])
+    return Excerpt(
+        place=place,
+        column=len(_drawn(text[: place.column - 1])) + 1 if 0 < place.column <= min(len(text) + 1, _WIDEST) else 0,
+        lines=dict(enumerate(map(_drawn, submission.source[first - 1 : place.line + _AROUND]), first)),
+        in_comment=before.rfind("/*") > before.rfind("*/"),
+    )
+
+
+def _drawn(text: str) -> str:
+    """Return a line as it is drawn: tab stops are four columns apart."""
+    return text.replace("\r", " ").replace("\n", " ").expandtabs(4).translate(_HARD_SPACES)[:_WIDEST]
+
+
+def coloured(excerpt: Excerpt) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Return the number of each line and its pieces: the kind (key, com, str, num, pre, or empty) and the text."""
+    return list(zip(excerpt.lines, _pieces(excerpt), strict=True))
+
+
+def _pieces(excerpt: Excerpt) -> Iterator[list[tuple[str, str]]]:
+    from pygments.lexers.c_cpp import CLexer  # noqa: PLC0415 - slow to import, and only web pages need it
+    from pygments.token import Comment, Keyword, Number, String  # noqa: PLC0415
+
+    kinds = ((Comment.Preproc, "pre"), (Comment, "com"), (Keyword, "key"), (String, "str"), (Number, "num"))
+    lexer = CLexer(stripnl=False, ensurenl=False)  # type: ignore[no-untyped-call]
+    opening = "/*" if excerpt.in_comment else ""
+    left = len(opening)
+    pieces: list[tuple[str, str]] = []
+    for token, value in lexer.get_tokens(opening + "\n".join(excerpt.lines.values())):
+        name = next((name for known, name in kinds if known in token.split()), "")
+        text, left = value[left:], max(0, left - len(value))
+        for place, part in enumerate(text.split("\n")):
+            if place:
+                yield pieces
+                pieces = []
+            if part:
+                pieces.append((name, part))
+    yield pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +109,7 @@ class Focus:
     """What a reader sees first: the messages of a failing build, or the most likely cause."""
 
     why: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[tuple[Finding, Excerpt | None], ...] = ()
     rule: str = ""
     title: str = ""
     handout: str = ""
@@ -123,12 +177,13 @@ def _why_not(record: Record, first: Finding) -> str:
     return "It does not compile as the handout demands, so nothing of it could be run."
 
 
-def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[Message]:
-    """Yield the messages of the compiler, each once."""
-    messages = dict.fromkeys((finding.source[:1], finding.message, what_it_means(finding)) for finding in findings)
-    for place, (source, text, meaning) in enumerate(messages):
-        shown = excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None
-        yield Message(source=source, text=text, meaning=meaning, excerpt=shown)
+def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[tuple[Finding, Excerpt | None]]:
+    """Yield the messages of the compiler, each once; the first ones with the lines of source."""
+    messages: dict[object, Finding] = {}
+    for finding in findings:
+        messages.setdefault((finding.source[:1], finding.message, what_it_means(finding)), finding)
+    for place, finding in enumerate(messages.values()):
+        yield finding, excerpt(record, finding.source[0]) if finding.source and place < _MOST_EXCERPTS else None
 
 
 def what_it_means(finding: Finding) -> str:
@@ -184,7 +239,7 @@ def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
         return _ALLOCATED
     reply = next((step.actual for step in outcome.steps if step.number == number), None) or ""
     raised = reply.endswith(("Error", "Exception"))  # then the call returned nothing, whatever it calls returned
-    is_return = shown is not None and shown.marked.text.lstrip().startswith("return") and not raised
+    is_return = shown is not None and shown.lines[shown.place.line].lstrip().startswith("return") and not raised
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
 
@@ -196,29 +251,18 @@ def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | N
 
 
 def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
-    """Return the part of a hidden case's hint that a student may read."""
-    return " ".join(_without(cause.hint, _secrets(record, outcome, cause)))
+    """Return the part of a hidden case's hint that a student may read: the sentences that reveal nothing of the case.
 
-
-def _secrets(record: Record, outcome: Outcome, cause: Cause) -> set[str]:
-    """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
-    secrets = {*map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)}
-    values = [step.call for step in outcome.steps]
+    Calls, values, the field that differs and source lines would.
+    """
     first = record.first_finding(outcome)
-    if first is not None:
-        secrets |= {first.field, first.expected, first.actual}
-        values += [first.field, first.expected, first.actual]
-    secrets |= {step.call for step in outcome.steps if step.number == cause.operation}
-    numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
-    return {secret for secret in secrets | numbers if secret}
-
-
-def _without(hint: str, secrets: set[str]) -> Iterator[str]:
-    """Yield the sentences of a hint that contain none of the secrets."""
+    seen = [first.field, first.expected, first.actual] if first is not None else []
+    numbers = re.findall(r"-?\d+", " ".join([*seen, *(step.call for step in outcome.steps)]))
+    calls = [step.call for step in outcome.steps if step.number == cause.operation]
+    secrets = {*seen, *numbers, *calls, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
     words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
-    for sentence in re.split(r"(?<=[.?])\s+", hint):
-        if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", sentence):
-            yield sentence
+    sentences = re.split(r"(?<=[.?])\s+", cause.hint)
+    return " ".join(text for text in sentences if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", text))
 
 
 def start_here(
@@ -247,18 +291,18 @@ def start_here(
 def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int, brief: bool) -> None:
     page.heading("Start here")
     page.write(shown.why, indent=2)
-    for clause in shown.clauses:
-        page.labelled("Handout", clause)
+    _write_clauses(page, shown)
     findings = record.build_findings
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
-    for message in shown.messages[:most]:
+    for finding, lines in shown.messages[:most]:
         page.blank()
-        page.write(strong(f"{message.source[0]}: " if message.source else ""), bad(message.text), indent=2, hang=6)
-        _excerpt(page, message.excerpt, brief=brief)
-        if message.meaning:
-            page.write(message.meaning, indent=6)
+        place = f"{finding.source[0]}: " if finding.source else ""
+        page.write(strong(place), bad(finding.message), indent=2, hang=6)
+        _excerpt(page, lines, brief=brief)
+        if meaning := what_it_means(finding):
+            page.write(meaning, indent=6)
     if len(shown.messages) > most:
         page.blank()
         page.write(dim(f"... and {counted(len(shown.messages) - most, 'message')} more"), indent=2)
@@ -275,15 +319,14 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
 
 def _excerpt(page: Page, excerpt: Excerpt | None, *, brief: bool) -> None:
     """Write the lines around a place of the student's file, with a caret below it when the column is known."""
-    lines = excerpt.lines if excerpt is not None else ()
-    for line in (line for line in lines if line.here or not brief):
-        number = f"{line.number:>5} | "
-        if line.here:
-            page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)
-        else:
-            page.crop(dim(f" {number}"), line.text, indent=4)
-        if line.column:
-            page.crop(dim(f" {' ' * 5} | "), bad(" " * (line.column - 1) + "^"), indent=4)
+    for number, text in excerpt.lines.items() if excerpt is not None else ():
+        here = excerpt is not None and number == excerpt.place.line
+        if here:
+            page.crop(bad(">"), strong(f"{number:>5} | {text}"), indent=4)
+        elif not brief:
+            page.crop(dim(f" {number:>5} | "), text, indent=4)
+        if excerpt is not None and here and excerpt.column:
+            page.crop(dim(f" {' ' * 5} | "), bad(" " * (excerpt.column - 1) + "^"), indent=4)
 
 
 def _write_clauses(page: Page, shown: Focus) -> None:

@@ -38,12 +38,6 @@ class Fold:
 FULL = Fold()
 UNCUT = Fold(lines=MOST_TEXT)
 
-
-def case_file(record: Record, case: str) -> str:
-    """Return the path of the case file, relative to the top of the clone."""
-    return f"cases/{record.lab}/{case}.toml"
-
-
 MOST_CALLERS = 3
 """The most lines of a stack that lead a report: the one to look at, and those that called it."""
 
@@ -78,7 +72,7 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
         if step.number == number:
             _what_went_wrong(page, record, outcome, leading, already_shown=already_shown)
         before = step.number
-    if outcome.steps and before < outcome.steps[-1].number:
+    if outcome.steps:
         _gap(page, before, outcome.steps[-1].number + 1)
     if all(step.number != number for step in columns.steps):
         _what_went_wrong(page, record, outcome, leading, already_shown=already_shown)
@@ -113,7 +107,7 @@ def place_of(record: Record, outcome: Outcome) -> str:
     """Return the path of the case file, with the line of the operation that went wrong where it has one."""
     number = record.bad_operation(outcome)
     line = next((step.line for step in outcome.steps if step.number == number), 0)
-    return case_file(record, outcome.case) + (f":{line}" if line else "")
+    return f"cases/{record.lab}/{outcome.case}.toml" + (f":{line}" if line else "")
 
 
 def call_at(outcome: Outcome, number: int) -> str:
@@ -133,10 +127,9 @@ def _folded(steps: Sequence[StepShown], number: int, fold: Fold) -> list[StepSho
 
 def _gap(page: Page, before: int, after: int) -> None:
     first, last = before + 1, after - 1
-    if first == last:
-        page.write(dim(f"...  operation {first} is left out"), indent=_INDENT + len(_MARK))
-    elif first < last:
-        page.write(dim(f"...  operations {first} to {last} are left out"), indent=_INDENT + len(_MARK))
+    if first <= last:
+        missing = f"operation {first} is" if first == last else f"operations {first} to {last} are"
+        page.write(dim(f"...  {missing} left out"), indent=_INDENT + len(_MARK))
 
 
 class _Columns:
@@ -147,10 +140,7 @@ class _Columns:
     """
 
     def __init__(self, page: Page, steps: list[StepShown], *, lines: int, no_reply: str) -> None:
-        self.page = page
-        self.steps = steps
-        self.lines = lines
-        self.no_reply = no_reply
+        self.page, self.steps, self.lines, self.no_reply = page, steps, lines, no_reply
         self.number = max((len(str(step.number)) for step in steps), default=1)
         call = min(max((width_of(step.call) for step in steps), default=0), max(_MOST_CALL, page.width // 2))
         expected = max(len("expected"), *(width_of(step.expected) for step in steps), 0)
@@ -177,32 +167,26 @@ class _Columns:
 
     def row(self, step: StepShown, bad_one: int) -> None:
         """Write one operation. Those after the bad one are mostly its consequences, so they are dim."""
-        behind = 0 < bad_one < step.number
-        at = step.number == bad_one
-        actual = step.actual
-        if actual is None and at:
-            actual = self.no_reply
+        behind, at = 0 < bad_one < step.number, step.number == bad_one
+        reply = self.no_reply if step.actual is None and at else step.actual
         style = Style.DIM if behind else Style.STRONG if at else Style.PLAIN
-        wrong = actual != step.expected and not behind
-        begin = [Span(_MARK if at else " " * len(_MARK), Style.BAD), Span(f" {step.number:>{self.number}}  ", style)]
-        texts = ((step.call, self.call), (step.expected, self.expected), (actual or "", self.actual))
-        lines = list(zip_longest(*(self._cell(text, width) for text, width in texts), fillvalue=""))
+        plain = Style.DIM if behind else Style.PLAIN
+        columns = (
+            (step.call, self.call, style),
+            (step.expected, self.expected, plain),
+            (reply or "", self.actual, plain if behind or reply == step.expected else Style.BAD),
+        )
+        lines = list(zip_longest(*(self._cell(text, width) for text, width, _ in columns), fillvalue=""))
         comment = self._comment(step)
         is_beside = bool(comment) and len(lines) == 1 and self.comment + _LEAST_COMMENT <= self.page.width
-        for call, expected, reply in lines:
-            parts = [
-                *begin,
-                Span(pad(call, self.call) + "  ", style),
-                Span(pad(expected, self.expected) + "  ", Style.DIM if behind else Style.PLAIN),
-                Span(pad(reply, self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN),
-            ]
-            beside = [dim(f"  {comment}")] if is_beside else []
-            self.page.write(*parts, *beside, indent=_INDENT, hang=self.comment + 2)
+        begin = [Span(_MARK if at else " " * len(_MARK), Style.BAD), Span(f" {step.number:>{self.number}}  ", style)]
+        for texts in lines:
+            cells = [Span(f"{pad(text, wide)}  ", of) for text, (_, wide, of) in zip(texts, columns, strict=True)]
+            beside = [dim(comment)] if is_beside else []
+            self.page.write(*begin, *cells, *beside, indent=_INDENT, hang=self.comment + 2)
             begin = [Span(" " * (self._left - _INDENT))]
-        if comment and not is_beside:
-            self._below(comment)
-        if step.note:
-            self._below(step.note)
+        for text in filter(None, ("" if is_beside else comment, step.note)):
+            self.page.write(dim(text), indent=self._left + 2)
 
     def _cell(self, text: str, width: int) -> list[str]:
         """Return the lines of a text in a column, without the middle of a very long one."""
@@ -220,27 +204,21 @@ class _Columns:
         self.last_comment = step.line, step.comment
         return f"# {step.comment}"
 
-    def _below(self, text: str) -> None:
-        self.page.write(dim(text), indent=_INDENT + len(_MARK) + 1 + self.number + 4)
-
 
 def _what_went_wrong(
     page: Page, record: Record, outcome: Outcome, leading: Finding | None, *, already_shown: bool
 ) -> None:
     """Write the first difference, or the finding that ended the case, directly below its operation."""
     indent = _INDENT + len(_MARK) + 1
+    replies = {(step.number, step.actual == step.expected) for step in outcome.steps}
     if leading is not None and leading.message and not already_shown:
         page.write(bad("wrong"), f"     {leading.message}", indent=indent, hang=indent + 10)
-    elif leading is not None and leading.field and _returned_right(outcome, leading.operation):
+    elif leading is not None and leading.field and (leading.operation, True) in replies:
         page.write(bad("wrong"), "     not what the call returned, but what it left behind", indent=indent)
     if leading is not None and leading.source and (not already_shown or len(leading.source) > 1):
         page.write(strong("your code"), f" {called_from(leading.source)}", indent=indent, hang=indent + 10)
     for text in besides(record.findings_of(outcome)):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
-
-
-def _returned_right(outcome: Outcome, number: int | None) -> bool:
-    return any(step.number == number and step.actual == step.expected for step in outcome.steps)
 
 
 def besides(findings: Sequence[Finding]) -> Iterator[str]:
@@ -254,11 +232,9 @@ def besides(findings: Sequence[Finding]) -> Iterator[str]:
         if finding not in leaks and finding.message not in ("", leading.message):
             fresh.setdefault(finding.source or finding.message, finding)
     for finding in list(fresh.values())[:_MOST_FINDINGS]:
-        details = (
-            [] if not finding.source or str(finding.source[0]) in finding.message else [called_from(finding.source)]
-        )
-        if finding.operation not in (None, leading.operation):
-            details.insert(0, f"operation {finding.operation}")
+        details = [] if finding.operation in (None, leading.operation) else [f"operation {finding.operation}"]
+        if finding.source and str(finding.source[0]) not in finding.message:
+            details.append(called_from(finding.source))
         yield f"{finding.message} ({'; '.join(details)})" if details else finding.message
     if len(fresh) > _MOST_FINDINGS:
         yield f"and {len(fresh) - _MOST_FINDINGS} more"

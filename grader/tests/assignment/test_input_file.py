@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -33,47 +34,57 @@ def mistake(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[rules.x]\na = 1\n\n[rules.x]\nb = 2\n", "4: the table [rules.x] is defined twice; write it once, with all"),
+        (
+            "[rules.x]\na = 1\n\n[rules.x]\nb = 2\n",
+            "4: the table [rules.x] is defined twice, or adds to a value that is complete; write all",
+        ),
         ("[[a]]\nx = 1\n[a]\ny = 1\n", "3: the table [a] is defined twice"),
         ("a = 1\n[a]\nb = 2\n", "2: the table [a] is defined twice"),
         ("a.b = 1\n[a]  # [more]\nc = 2\n", "2: the table [a] is defined twice"),
-        ("a = 1\nb = 2\na = 3\n", "3: the key a is defined twice; write it once"),
-        ("[a.b]\nx = 1\n[a]\nb = 2\n", "4: the key b is defined twice; write it once"),
+        ("a = 1\nb = 2\na = 3\n", "3: the key a is defined twice, or adds to a value"),
+        ("[a.b]\nx = 1\n[a]\nb = 2\n", "4: the key b is defined twice"),
         ("a = 1\na.b = 2\n", "2: the key a.b is defined twice"),
         ("a = '''\nx\n'''\na = '''\ny = [1]\nz\n'''\n", "4: the key a is defined twice"),
         ("a = [\n1,\n]\na = [\n1,\n2\n]\n", "4: the key a is defined twice"),
-        ("a = {x = 1, x = 2}\n", "1: the key x is defined twice between the braces; write it once"),
-        ("a = {x = 1}\na.y = 2\n", "2: the key a.y adds to a value that is already complete; write all of it in"),
-        ("a = []\n[[a]]\nx = 1\n", "2: the table [[a]] adds to a value that is already complete"),
+        (
+            "a = {x = 1, x = 2}\n",
+            "1: write a list as [1, 2], and keys in braces as { a = 1, b = 2 }: on one line, once each",
+        ),
+        ("a = {x = 1}\na.y = 2\n", "2: the key a.y is defined twice, or adds to a value that is complete"),
+        ("a = []\n[[a]]\nx = 1\n", "2: the table [[a]] is defined twice, or adds to a value that is complete"),
         (
             'a = "x\\y"\n',
-            "1: a backslash in double quotes starts an escape such as \\n, and this is not a valid one; write \\\\ for",
+            "1: a backslash in double quotes starts an escape such as \\n; write \\\\ for a backslash",
         ),
         ('a = """\nb\n\\q"""\n', "3: a backslash in double quotes starts an escape"),
-        ('a = "C:\\users"\n', "1: \\u and \\U need the 4 or 8 hexadecimal digits of a character; write \\\\ for"),
-        ('a = 1\nb = "abc\nc = 1\n', "2: text in quotes must end on its line; put text of several lines in three"),
-        ("a = 1\nb = 'abc\nc = 1\n", "2: the text that begins here does not end; add its closing quotes"),
-        ('a = 1\nb = """abc\nc = 1\n', "2: the text that begins here does not end"),
-        ('a = 1\nb = """abc\n"c" = 1\n', "2: the text that begins here does not end"),
-        ('a = """x"""\nb = "abc', "2: the text that begins here does not end"),
-        ("a = '''x'''\nb = '''abc\nc = 1\n", "2: the text that begins here does not end"),
-        ("a = [1, 2\n", "1: a list does not end, or lacks a comma between two values; write it as [1, 2]"),
-        ("a = {x = 1\n", "1: a brace is not closed on its line"),
-        ("a = {x = 1,\n y = 2}\n", "1: a name is expected here; a table in braces is one line without a final comma"),
+        ('a = "C:\\users"\n', "1: a backslash in double quotes starts an escape"),
+        ('a = 1\nb = "abc\nc = 1\n', "2: write one value: text in quotes (three for several lines), a number"),
+        ("a = 1\nb = 'abc\nc = 1\n", "2: what begins here does not end; add its closing quotes or bracket"),
+        ('a = 1\nb = """abc\nc = 1\n', "2: what begins here does not end"),
+        ('a = 1\nb = """abc\n"c" = 1\n', "2: what begins here does not end"),
+        ('a = """x"""\nb = "abc', "2: what begins here does not end"),
+        ("a = '''x'''\nb = '''abc\nc = 1\n", "2: what begins here does not end"),
+        ("b = 1\na = [1, 2\n# it's open\n", "2: what begins here does not end"),
+        ("a = [1, 2\n", "1: what begins here does not end; add its closing quotes or bracket"),
+        ("a = {x = 1\n", "1: write a list as [1, 2], and keys in braces as"),
+        ("a = {x = 1,\n y = 2}\n", "1: write a list as [1, 2], and keys in braces as"),
         (
             "title = first append\n",
-            "1: what follows the equals sign is not a value; put text in quotes, or write a number",
+            "1: write one value: text in quotes",
         ),
-        ("a = 2020-02-30\n", "1: there is no such date"),
+        ("a = 2020-02-30\n", "1: write one value: text in quotes"),
         (
             "a = 05\n",
-            "1: a line can hold only one value, or one [TABLE]; put text in quotes, or write a number without",
+            "1: write one value: text in quotes (three for several lines), a number without leading zeros",
         ),
-        ("a: 1\n", "1: write KEY = VALUE; a key needs quotes if"),
-        ("[rules\n", "1: the name of the table does not end; write [NAME]"),
-        ("[[rules]\n", "1: the name of the table does not end; write [[NAME]]"),
-        ('{"a": 1}\n', "1: this is neither KEY = VALUE nor [TABLE]; a comment begins with #"),
-        ("a = 'x\x01'\n", "1: there is a control character in this line; remove it"),
+        ("a: 1\n", "1: write KEY = VALUE, [TABLE] or [[TABLE]]; names of more than letters, digits, - and _ need"),
+        ("[rules\n", "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
+        ("[[rules]\n", "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
+        ('{"a": 1}\n', "1: write KEY = VALUE, [TABLE] or [[TABLE]]"),
+        ("a = 'x\x01'\n", "1: there is an invisible character in this line; remove it"),
+        ("a = 1\n\n\x0c", "3: there is an invisible character"),
+        ("a =\u00a01\n", "1: there is an invisible character"),
+        ('a = "\\U00110000"\n', "1: a backslash in double quotes starts an escape"),
         ("\ufeffa = 1\n", "1: the file begins with a byte order mark; save it as UTF-8 without one"),
     ],
 )
@@ -94,5 +105,5 @@ def test_no_slip_is_told_in_the_words_of_the_parser(tmp_path: Path) -> None:
             text = text[:at] + put + text[at + length :]
         messages.add(mistake(tmp_path, text).partition(": ")[2])
 
-    assert len(messages) > 20
-    assert [message for message in messages if "is not TOML" in message] == []
+    assert len({re.sub(r"the (key|table) .* is defined", "", message) for message in messages}) >= 7
+    assert not re.search(r"tomllib|Expected|Invalid|Unclosed|Cannot|at line", " ".join(messages))

@@ -118,7 +118,7 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (('facets = ["choice"]', 'facets = [["choice"]]'), "rules.first-fit.facets must be a list of words such as ["),
         (
             ("[rules.list]", "[rules.cow]"),
-            "the table [rules.cow] is defined twice; write it once, with all of its keys",
+            "the table [rules.cow] is defined twice, or adds to a value that is complete; write all of it in one place",
         ),
         (("seed = 20110", "seed = " + "9" * 5000), ""),
         (('judged = "build"', 'facets = ["reply"]'), "1: no rule is judged by build"),

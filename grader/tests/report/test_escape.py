@@ -43,3 +43,12 @@ def test_words_wrap_with_a_hanging_indent() -> None:
     page.write("label     ", "word " * 8, hang=10)
 
     assert page.text() == "label     word word word word word word\n          word word\n"
+
+
+def test_blanks_behind_the_width_are_not_told_as_a_cut() -> None:
+    """A cut line ends with an ellipsis; one that only has blanks too many lacks nothing."""
+    page = Page(40, colour=False)
+    page.crop("x" * 30 + " " * 30)
+    page.crop("x" * 50)
+
+    assert page.text() == "x" * 30 + "\n" + "x" * 39 + "…\n"

@@ -17,8 +17,8 @@ from grader.core.verdict import SourceLine, StepShown, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.report.escape import cells as cells_of
-from grader.report.excerpt import excerpt
 from grader.report.phrases import all_pass
+from grader.report.start_here import excerpt
 from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.handmade import outcome, record_of, steps
@@ -222,4 +222,4 @@ def test_a_space_that_is_none_is_shown() -> None:
     )
 
     assert shown is not None
-    assert (shown.marked.text, shown.marked.column) == (r"return\xa0x;", 11)
+    assert (shown.lines[2], shown.column) == (r"return\xa0x;", 11)
