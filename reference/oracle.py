@@ -1,8 +1,6 @@
 """What a grader asks of a reference engine whose states are plain values: operations, states, and to take one over.
 
-An engine reads beside its document: plain data, one method for each operation, named and called as in a case file. A
-module with an engine may also have `generate(random, length)`, which returns the operations of a random trace, and
-`explore(random, length)` for traces that only searches use, if those have more than the cases of random traces.
+An engine reads beside its document: plain data, one method for each operation, named and called as in a case file.
 """
 
 from __future__ import annotations

@@ -436,6 +436,7 @@ def lab() -> Lab:
         "block_pool",
         "Block pool: a prefix-caching KV-cache manager",
         "reference.block_pool:Manager",
+        traces="grader.labs.block_pool.traces",
         invariants=broken,
         smalls="grader.labs.block_pool.small:SMALL",
         mend=mend,

@@ -259,6 +259,7 @@ def lab() -> Lab:
         "hybrid",
         "A hybrid memory allocator: layers of different kinds in one memory",
         "reference.hybrid:Hybrid",
+        traces="grader.labs.hybrid.traces",
         given={"block_pool": Path(__file__).parent / "given" / "block_pool.py"},
         invariants=broken,
         charts=charts,

@@ -2,7 +2,7 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 KVCacheManager with its coordinators, in a child process, and Part 1 of the reference of the hybrid assignment are given
-the same random traces, 60 operations each: those of `reference.hybrid.generate` that are of managers, with one to four
+the same random traces, 60 operations each: those of `grader.labs.hybrid.traces` that are of managers, with one to four
 groups, full, sliding, mamba and (without caching) cross. In every third trace the block sizes have the ratios 1:2:3.
 
 What must hold: after every operation both have the same reply (hits with their length, new blocks, refusals), free
@@ -48,9 +48,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from grader.labs.hybrid.traces import Call, _Requests
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.hybrid.engine import Hybrid
-from reference.hybrid.generate import Call, _Requests
 from reference.hybrid.kinds import Full
 from reference.hybrid.manager import Group
 from reference.operation import Argument, Operation, Reply

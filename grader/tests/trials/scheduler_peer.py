@@ -2,7 +2,7 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 Scheduler, over its own KVCacheManager, in a child process, and the reference of the scheduler are given the same random
-traces, 40 steps each: those of `reference.scheduler.generate`, and every fourth one of a kind in which tokens come back
+traces, 40 steps each: those of `grader.labs.scheduler.traces`, and every fourth one of a kind in which tokens come back
 to the budget and somebody needs them. vLLM's admission gate (`scheduler_reserve_full_isl`) is `reserve_full`.
 
 What must hold: after every operation both have the same reply (scheduled tokens in order, new, resumed and preempted
@@ -48,9 +48,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from grader.labs.scheduler.traces import generate
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.operation import Operation
-from reference.scheduler import generate
 from reference.scheduler.scheduler import Scheduler
 from reference.tests.scheduler.test_vllm_traces import parts
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from reference.hybrid import Hybrid, generate
-from reference.hybrid.generate import _fit
+from grader.labs.hybrid.traces import _fit, generate
+from grader.tests.labs.hybrid.byte_ranges import ByteMemory
+from reference.hybrid import Hybrid
 from reference.hybrid.lcm_allocator import LcmAllocator
 from reference.operation import Operation
 from reference.oracle import Oracle
-from reference.tests.hybrid.byte_ranges import ByteMemory
 from reference.tests.hybrid.mistaken import engine_module
 from reference.tests.hybrid.test_worked_examples import _FUNCTIONS, _PAGES, _WINDOW, operation
 
