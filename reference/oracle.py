@@ -28,14 +28,13 @@ class Refused(Exception):
     """A document forbids a call. `reply` is what the caller gets: the name of an error class, or a value as JSON.
 
     It is a class of its own, so that an error of the engine itself never passes for a refusal. `sentence` names the
-    sentence of the document that decided, `circumstances` are words by which a known mistake recognises the situation.
+    sentence of the document that decided.
     """
 
-    def __init__(self, reply: str, sentence: str = "", *circumstances: str) -> None:
+    def __init__(self, reply: str, sentence: str = "") -> None:
         super().__init__(reply)
         self.reply = reply
         self.sentence = sentence
-        self.circumstances = frozenset(circumstances)
 
 
 class Oracle(Protocol):
@@ -66,26 +65,19 @@ class Engine(ABC):
     """
 
     _sentence = ""
-    _circumstances: frozenset[str] = frozenset()
 
     def apply(self, operation: Operation) -> Reply:
         """Call the method of the operation's name."""
-        self._sentence, self._circumstances = "", frozenset()
+        self._sentence = ""
         try:
             value = getattr(self, operation.name)(*operation.arguments)
         except Refused as refusal:
-            return Reply(
-                text=refusal.reply,
-                refused=True,
-                clause=refusal.sentence or self._sentence,
-                circumstances=refusal.circumstances | self._circumstances,
-            )
-        return Reply(text=text_of(value), clause=self._sentence, circumstances=self._circumstances)
+            return Reply(text=refusal.reply, refused=True, clause=refusal.sentence or self._sentence)
+        return Reply(text=text_of(value), clause=self._sentence)
 
-    def because(self, sentence: str, *circumstances: str) -> None:
-        """Note the sentence that decides this call, and words for its circumstances."""
-        self._sentence = sentence or self._sentence
-        self._circumstances |= frozenset(circumstances)
+    def because(self, sentence: str) -> None:
+        """Note the sentence that decides this call."""
+        self._sentence = sentence
 
     @abstractmethod
     def state(self) -> dict[str, Plain]:

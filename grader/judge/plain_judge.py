@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
 
 Invariants = Callable[[dict[str, Any]], Iterable[str]]
 """Yields a sentence for each thing about a state that can never be so, whatever was called before."""
+
+Circumstances = Callable[[dict[str, Any], Operation, Reply, dict[str, Any]], Iterable[str]]
+"""Yields words by which known mistakes recognise a call, from the state before it, the reply and the state after it."""
 
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
@@ -92,8 +96,11 @@ class PlainModel:
     calls: Mapping[str, Signature] = field(kw_only=True)
     facets: tuple[Facet, ...] = field(kw_only=True)
     invariants: Invariants | None = field(kw_only=True, default=None)
+    circumstances: Circumstances | None = field(kw_only=True, default=None)
     codec: Codec = field(kw_only=True, default=JSON)
     _engine: Oracle = field(init=False)
+    _now: dict[str, Plain] | None = field(init=False, default=None)
+    """The engine's state, where it was asked for since the last change."""
     _reply: Reply = field(init=False, default=Reply(text="null"))
     _call: str = field(init=False, default="")
     _records: tuple[bytes, bytes] = field(init=False)
@@ -108,18 +115,20 @@ class PlainModel:
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
+        before = self._state() if self.circumstances is not None else {}
         try:
-            self._reply = self._engine.apply(operation)
+            reply = self._engine.apply(operation)
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not know what the lines of a case file may name
             raise CannotGoOn(f"it names something that is not there ({_in_engine(error)})") from error
-        self._call = operation.name
+        self._now = None
+        self._reply, self._call = self._situated(before, operation, reply), operation.name
         return self._reply
 
     def record(self) -> bytes:
         """The reply and the state after the last operation."""
-        self._records = self._records[1], self._record(self._engine.state())
+        self._records = self._records[1], self._record(self._state())
         return self._records[1]
 
     def allowed(self) -> tuple[MemorySpan, ...]:
@@ -143,13 +152,16 @@ class PlainModel:
         state = self._before(before)
         after = self._decoded(actual)
         try:
-            start = {} if state is None else self._decoded(self._record(self._engine.state()))["state"]
-            expected = self._engine.apply(operation)
-            right = self._engine.state()
+            begun = self._state() if state is not None or self.circumstances is not None else {}
+            start = {} if state is None else self._decoded(self._record(begun))["state"]
+            expected, self._now = self._engine.apply(operation), None
+            right = self._state()
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not survive every state that a program can leave
             raise CannotGoOn(f"{operation} has no meaning in the state that the calls before it left") from error
+        with suppress(Exception):  # a program may leave a state in which a call has no circumstances
+            expected = self._situated(begun, operation, expected)
         self._reply = expected
         self._judged = actual, right
         wanted = self._decoded(self._record(right))
@@ -176,6 +188,17 @@ class PlainModel:
     def _record(self, state: dict[str, Plain]) -> bytes:
         return record_of(self._reply, state, self.codec)
 
+    def _state(self) -> dict[str, Plain]:
+        if self._now is None:
+            self._now = self._engine.state()
+        return self._now
+
+    def _situated(self, before: dict[str, Plain], operation: Operation, reply: Reply) -> Reply:
+        """The reply with the circumstances of the call that was just made."""
+        if self.circumstances is None:
+            return reply
+        return replace(reply, circumstances=frozenset(self.circumstances(before, operation, reply, self._state())))
+
     def _decoded(self, record: bytes) -> dict[str, Any]:
         """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
         value = self.codec.decode(record)
@@ -185,6 +208,7 @@ class PlainModel:
 
     def _before(self, before: bytes | None) -> dict[str, Any] | None:
         """Bring the engine into the state before an operation, and return that state as the program had it."""
+        self._now = None
         if before is None:
             self._engine = self.oracle(self.trace)
             return None
@@ -199,6 +223,7 @@ class PlainModel:
         return state
 
     def _restore(self, state: dict[str, Any]) -> None:
+        self._now = None
         try:
             self._engine.restore(state)
         except CannotGoOn:

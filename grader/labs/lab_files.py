@@ -49,6 +49,7 @@ def load_lab(
     facets: Sequence[Facet],
     oracle: str,
     traces: str = "",
+    circumstances: str = "",
     runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
     predicates: Mapping[str, Predicate] = _PREDICATES,
@@ -67,17 +68,18 @@ def load_lab(
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
     `oracle` is "module:factory", `traces` the module of the random traces (default: the oracle's): `generate(random,
-    length)` returns the operations of one, and `explore` does so for searches if those have more. `runtime` may be made
-    of the model. `model` is a judging of its own, `predicates` are for its mistakes' `where`, `constants` are numbers
-    that cases, sentences and hints name in braces, `invariants` tells what can never be so, `codec` is the form of
-    records, `code` are files by which cases are read, `stand_ins` others that students must not have, `others` those
-    of `Lab`, such as its title.
+    length)` returns the operations of one, and `explore` does so for searches if those have more. `circumstances`
+    is "module:function" of a `grader.judge.plain_judge.Circumstances`. `runtime` may be made of the model. `model` is a
+    judging of its own, `predicates` are for its mistakes' `where`, `constants` are numbers that cases, sentences and
+    hints name in braces, `invariants` tells what can never be so, `codec` is the form of records, `code` are files by
+    which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`, such as its title.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
-    files = (recorded,) if recorded else _code(name, oracle, traces)
-    factory = model or _plain(oracle, recorded, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
+    files = (recorded,) if recorded else _code(name, oracle, traces, circumstances)
+    parts = {"calls": calls, "facets": tuple(facets), "invariants": invariants, "codec": codec}
+    factory = model or _plain(oracle, circumstances, recorded, **parts)
     return Lab(
         name=name,
         cases=cases,
@@ -128,10 +130,15 @@ def _read(
     return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
 
 
+def _call(place: str, *arguments: Any) -> Any:
+    """Call what is at "module:name", which is imported when it is needed."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(*arguments)
+
+
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
     """Make the oracle for a trace."""
-    module, _, factory = oracle.partition(":")
-    engine: Oracle = getattr(import_module(module), factory)()
+    engine: Oracle = _call(oracle)
     return engine
 
 
@@ -142,10 +149,12 @@ def _generate(place: str, *names: str) -> Generator | None:
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
-def _plain(oracle: str, recorded: Path | None, **parts: Any) -> ModelFactory:
+def _plain(oracle: str, circumstances: str, recorded: Path | None, **parts: Any) -> ModelFactory:
     from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
 
     engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
+    if circumstances and not recorded:
+        parts["circumstances"] = partial(_call, circumstances)
     given = {name: part for name, part in parts.items() if part is not None}
     return partial(PlainModel, oracle=engine, **given)
 

@@ -17,7 +17,7 @@ class Hybrid(Manager, LcmAllocator):
         self, policy: str, budget: int, page_bytes: Sizes, requests: tuple[Sizes, ...], weights: Sizes | None
     ) -> list[int]:
         """See `reference.hybrid.fit`."""
-        self.because("Part 2/fit", policy)
+        self.because("Part 2/fit")
         return list(fit(policy, budget, page_bytes, requests, weights))
 
     def unify(self, layers: Layers) -> list[Any]:
@@ -32,7 +32,7 @@ class Hybrid(Manager, LcmAllocator):
 
     def config(self, layers: Layers, available: int, override: int | None) -> dict[str, Any]:
         """See `get_kv_cache_config`."""
-        self.because("Part 3/get_kv_cache_config", *(() if override is None else ("override",)))
+        self.because("Part 3/get_kv_cache_config")
         return get_kv_cache_config(layers, available, override)
 
     def waste(self, layers: tuple[tuple[str, int, int], ...], num_tokens: int, num_encoder_tokens: int) -> str:

@@ -37,9 +37,9 @@ class OffloadEngine:
     ) -> None:
         """Copy the keys and values of a layer to its blocks."""
         if total_tokens < 1:
-            raise Refused("ValueError", "Part 2/offload-refused", "no-tokens")
+            raise Refused("ValueError", "Part 2/offload-refused")
         if len(cpu_block_ids) < self._blocks(total_tokens):
-            raise Refused("ValueError", "Part 2/offload-refused", "too-few-blocks")
+            raise Refused("ValueError", "Part 2/offload-refused")
         self._begin_after_compute()
         for token in range(0, total_tokens, self.cfg.block_size):
             rows = min(self.cfg.block_size, total_tokens - token)
@@ -53,9 +53,9 @@ class OffloadEngine:
     ) -> None:
         """Copy the first tokens of a layer to a buffer of the ring, when nothing reads it any more."""
         if not 1 <= valid_tokens <= self.cfg.max_seq_len:
-            raise Refused("ValueError", "Part 2/load-refused", "no-such-length")
+            raise Refused("ValueError", "Part 2/load-refused")
         if len(cpu_block_table) < self._blocks(valid_tokens):
-            raise Refused("ValueError", "Part 2/load-refused", "too-few-blocks")
+            raise Refused("ValueError", "Part 2/load-refused")
         self.dev.wait(self.copy_stream, self.compute_done[buffer_idx])
         for token in range(0, valid_tokens, self.cfg.block_size):
             rows = min(self.cfg.block_size, valid_tokens - token)
@@ -81,7 +81,7 @@ class OffloadEngine:
     def store_decode_kv(self, layer_id: int, pos: int, k: Any, v: Any) -> None:
         """Put the keys and values of a new token into the decode buffers."""
         if not 0 <= pos < self.cfg.block_size:
-            raise Refused("ValueError", "Part 2/store-refused", "no-such-row")
+            raise Refused("ValueError", "Part 2/store-refused")
         (keys, row, _), (values, _, _) = self.get_decode_kv(layer_id, pos, pos + 1)
         self.dev.copy((keys, row, row + 1), k, self.compute_stream)
         self.dev.copy((values, row, row + 1), v, self.compute_stream)
@@ -94,7 +94,7 @@ class OffloadEngine:
     def offload_decode_buffer(self, cpu_block: int, start: int) -> None:
         """Flush the decode buffers of all layers from a row on to the same rows of a block."""
         if not 0 <= start < self.cfg.block_size:
-            raise Refused("ValueError", "Part 2/flush-refused", "no-such-row")
+            raise Refused("ValueError", "Part 2/flush-refused")
         self._begin_after_compute()
         rows = self.cfg.block_size - start
         for layer in range(self.cfg.num_layers):

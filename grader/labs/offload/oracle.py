@@ -62,7 +62,7 @@ class Offload(Engine):
 
     def another_manager(self, num_cpu_blocks: int, block_size: int, num_tokens: int) -> list[Plain]:
         """A second manager, and its table and queue after an allocation. The first one is as it was."""
-        self.because("Part 1/manager", "another")
+        self.because("Part 1/manager")
         other = HybridKVCacheManager(num_cpu_blocks, block_size)
         return [other.allocate_cpu_only("z", num_tokens), list(other.free_cpu_blocks)]
 
@@ -180,7 +180,7 @@ class Offload(Engine):
 
     def another_runner(self, seq: SeqId, tokens: tuple[int, ...]) -> list[Plain]:
         """A second runner on a device of its own: its table and queue after a prefill, its queue after finish."""
-        self.because("Part 3/prefill", "another")
+        self.because("Part 3/prefill")
         other = ModelRunner(Notes(), self._runner.cfg)
         other.run_layerwise_offload_prefill(seq, tokens)
         after = [other.manager.get_all_cpu_blocks(seq), list(other.manager.free_cpu_blocks)]
@@ -194,11 +194,7 @@ class Offload(Engine):
 
     def decode(self, seq: SeqId, token: int) -> None:
         """run_layerwise_offload_decode."""
-        cfg = self._runner.cfg
-        self.because("Part 3/decode", "more-buffers" * (cfg.num_kv_buffers > cfg.num_layers))
-        position, size = self._runner.length, cfg.block_size
-        if self._runner.running == [seq] and position % size in (0, size - 1):
-            self.because("", "new-block" if position % size == 0 else "", "flushes" * (position % size == size - 1))
+        self.because("Part 3/decode")
         self._runner.run_layerwise_offload_decode(seq, token)
 
     def finish(self, seq: SeqId) -> None:

@@ -288,6 +288,7 @@ def lab() -> Lab:
         "A scheduler for a paged KV cache",
         "reference.scheduler:Scheduler",
         traces="grader.labs.scheduler.traces",
+        circumstances="grader.labs.scheduler.situations:circumstances",
         given={"kv_cache": Path(__file__).parent / "given" / "kv_cache.py"},
         invariants=broken,
         charts=charts,
