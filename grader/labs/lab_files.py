@@ -2,7 +2,12 @@
 
 `load_lab` needs seven things: name, title, folder of cases, calls, facets, oracle, runtime. Rubric (`rubric.toml`), the
 handout's sentences (`handout.toml`) and the known mistakes (`mistakes.toml`) are read from the folder. The rest of a
-`Lab` has defaults.
+`Lab` has defaults. A place in a module, which is imported when it is needed, is "module:name".
+
+`oracle` is the place of a factory, `traces` a module with `generate` and, for searches, `explore` (default: the
+oracle's), `circumstances` the place of a `Circumstances`. `runtime` may be made of the model. `model` is a judging
+of its own, `predicates` are for mistakes' `where`, `constants` are numbers that texts name in braces, `code` are
+files by which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`.
 """
 
 from __future__ import annotations
@@ -65,15 +70,7 @@ def load_lab(
     stand_ins: Sequence[Path] = (),
     **others: Any,
 ) -> Lab:
-    """Return the lab. Raises `RubricError` with all mistakes of a file.
-
-    `oracle` is "module:factory", `traces` the module of the random traces (default: the oracle's): `generate(random,
-    length)` returns the operations of one, and `explore` does so for searches if those have more. `circumstances`
-    is "module:function" of a `grader.judge.plain_judge.Circumstances`. `runtime` may be made of the model. `model` is a
-    judging of its own, `predicates` are for its mistakes' `where`, `constants` are numbers that cases, sentences and
-    hints name in braces, `invariants` tells what can never be so, `codec` is the form of records, `code` are files by
-    which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`, such as its title.
-    """
+    """Return the lab. Raises `RubricError` with all mistakes of a file."""
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
