@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from grader.labs.offload.sentences import PARTS
 from reference.offload.block_manager import HybridKVCacheManager, SeqId
 from reference.offload.device import Buf, Config, Notes, Range
 from reference.offload.engine import OffloadEngine
 from reference.offload.runner import ModelRunner
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Engine, Plain
-
-NOTHING_WRONG = (
-    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
-    *("race_free", "race_workspace", "race_reload", "race_ring", "race_cache", "race_decode", "race_logits"),
-    *("overlap", "memory_layers", "memory_left", "memory"),
-)
-"""The parts of a state that list what is wrong in memory, its order and its size."""
 
 _LEFT_OPEN = "the handout says nothing about"
 _STORAGE = (
@@ -213,7 +207,7 @@ class Offload(Engine):
             for seq in manager.block_tables
         }
         known = self.kind in ("manager", "runner")
-        wrong: dict[str, Plain] = {name: [] for name in NOTHING_WRONG}
+        wrong: dict[str, Plain] = {name: [] for name in PARTS}
         return {
             **wrong,
             "kind": self.kind,

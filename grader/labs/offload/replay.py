@@ -98,8 +98,8 @@ class Replay:
             try:
                 call = self.device.take(entry)
             except DeviceError as error:
-                why = f"entry {number + 1} of its log is not one that the device writes: {str(error)[:_MOST_WHY]}"
-                raise CannotJudge(why) from error
+                what = f"entry {number + 1} of its log is not one that the device writes"
+                raise CannotJudge(f"{what}: {str(error)[:_MOST_WHY]}") from error
             self._pay(call)
             self._do(call, log)
         log.entries = len(entries)

@@ -104,8 +104,9 @@ class Validator:
     def __init__(self, cfg, most_values=MOST_VALUES, kernels=KERNELS):
         self.cfg = cfg
         self.kernels = kernels
-        self.counts = {"stream": 0, "event": 0, "buffer": 0}
-        self.sizes = []  # of each buffer [rows, width, pinned], None once it is freed
+        self.counts = {"stream": 0, "event": 0}
+        self.buffers = []  # handles that only say rows, width and pinned
+        self.freed = set()
         self.left = {False: most_values, True: most_values}  # values of device memory, of pinned memory
         self._widths = {
             "hidden": (cfg.hidden,),
@@ -134,16 +135,15 @@ class Validator:
             elif call in ("stream", "event"):
                 self.counts[call] += 1
             elif call == "free":
-                height, width, pinned = self.sizes[ids[0]]
-                self.left[pinned] += height * width
-                self.sizes[ids[0]] = None
+                self.left[False] += self.buffers[ids[0]].rows * self.buffers[ids[0]].width
+                self.freed.add(ids[0])
         else:
             raise DeviceError(f"there is no call {call!r} of the device")
 
     def check_on_device(self, span):
         """Raise `DeviceError` unless this is a range of device memory."""
         self._check_span(span)
-        if self.sizes[span[0]][2]:
+        if self.buffers[span[0]].pinned:
             raise DeviceError("a kernel works on device memory only")
 
     def _check_ids(self, kinds, ids):
@@ -160,14 +160,14 @@ class Validator:
             if not _is_number(number, 0, self.counts[kind]):
                 raise DeviceError(f"there is no {kind} {number!r}")
         elif kind in ("buffer", "device memory"):
-            if not _is_number(number, 0, len(self.sizes)):
+            if not _is_number(number, 0, len(self.buffers)):
                 raise DeviceError(f"there is no buffer {number!r}")
-            if self.sizes[number] is None:
-                raise DeviceError("the buffer was freed")
-            if kind == "device memory" and self.sizes[number][2]:
+            if number in self.freed:
+                raise DeviceError(f"{self.buffers[number]!r} was freed")
+            if kind == "device memory" and self.buffers[number].pinned:
                 raise DeviceError("pinned memory has no stream and is never freed")
         elif kind != "word":
-            count = self.counts[kind[len("next ") :]]
+            count = len(self.buffers) if kind == "next buffer" else self.counts[kind[len("next ") :]]
             if not _is_number(number, count, count + 1):
                 raise DeviceError(f"{number!r} is not the {kind}")
 
@@ -181,15 +181,14 @@ class Validator:
         if rows * width > self.left[pinned]:
             raise DeviceError(f"out of {'pinned' if pinned else 'device'} memory")
         self.left[pinned] -= rows * width
-        self.sizes.append([rows, width, pinned])
-        self.counts["buffer"] += 1
+        self.buffers.append(Buf(rows, width, pinned))
 
     def _check_copy(self, to, of):
         self._check_span(to)
         self._check_span(of)
         if to[2] - to[1] != of[2] - of[1] or self._width(to) != self._width(of):
             raise DeviceError("the ranges of a copy have different sizes")
-        if self.sizes[to[0]][2] and self.sizes[of[0]][2]:
+        if self.buffers[to[0]].pinned and self.buffers[of[0]].pinned:
             raise DeviceError("a copy from pinned memory to pinned memory")
         if to[0] == of[0] and max(to[1], of[1]) < min(to[2], of[2]):
             raise DeviceError("the ranges of a copy overlap")
@@ -199,11 +198,12 @@ class Validator:
             raise DeviceError(f"{span!r} is no range")
         number, lo, hi = span
         self._check_id("buffer", number)
-        if type(lo) is not int or type(hi) is not int or not 0 <= lo <= hi <= self.sizes[number][0]:
-            raise DeviceError(f"rows {lo!r} to {hi!r} are no range of a buffer with {self.sizes[number][0]} rows")
+        buf = self.buffers[number]
+        if type(lo) is not int or type(hi) is not int or not 0 <= lo <= hi <= buf.rows:
+            raise DeviceError(f"rows {lo!r} to {hi!r} are no range of {buf!r}")
 
     def _width(self, span):
-        return self.sizes[span[0]][1]
+        return self.buffers[span[0]].width
 
     def _check_kernel(self, kernel, args):
         wanted = self.kernels[kernel]
@@ -347,8 +347,7 @@ class Device:
     def _range(self, value):
         if type(value) is not tuple:
             number = self._buffer(value)
-            size = self._validator.sizes[number]
-            return [number, 0, size[0] if size is not None else 0]
+            return [number, 0, self._validator.buffers[number].rows]
         if len(value) != 3:
             raise DeviceError(f"{value!r} is no range: a range is (buf, lo, hi)")
         return [self._buffer(value[0]), *value[1:]]
