@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from reference.operation import Operation, Reply, Trace
 
@@ -86,6 +86,16 @@ class Engine(ABC):
     @abstractmethod
     def restore(self, state: dict[str, Plain]) -> None:
         """Take over a state."""
+
+
+def function(sentence: str, call: Callable[..., Plain]) -> Callable[..., Plain]:
+    """Return a method for an operation that is a function of the document, decided by that sentence."""
+
+    def operation(engine: Engine, *arguments: Any) -> Plain:
+        engine.because(sentence)
+        return call(*arguments)
+
+    return operation
 
 
 def text_of(value: Plain) -> str:

@@ -99,8 +99,6 @@ class PlainModel:
     circumstances: Circumstances | None = field(kw_only=True, default=None)
     codec: Codec = field(kw_only=True, default=JSON)
     _engine: Oracle = field(init=False)
-    _now: dict[str, Plain] | None = field(init=False, default=None)
-    """The engine's state, where it was asked for since the last change."""
     _reply: Reply = field(init=False, default=Reply(text="null"))
     _call: str = field(init=False, default="")
     _records: tuple[bytes, bytes] = field(init=False)
@@ -115,20 +113,19 @@ class PlainModel:
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
-        before = self._state() if self.circumstances is not None else {}
+        before = self._engine.state() if self.circumstances is not None else {}
         try:
             reply = self._engine.apply(operation)
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not know what the lines of a case file may name
             raise CannotGoOn(f"it names something that is not there ({_in_engine(error)})") from error
-        self._now = None
         self._reply, self._call = self._situated(before, operation, reply), operation.name
         return self._reply
 
     def record(self) -> bytes:
         """The reply and the state after the last operation."""
-        self._records = self._records[1], self._record(self._state())
+        self._records = self._records[1], self._record(self._engine.state())
         return self._records[1]
 
     def allowed(self) -> tuple[MemorySpan, ...]:
@@ -152,10 +149,10 @@ class PlainModel:
         state = self._before(before)
         after = self._decoded(actual)
         try:
-            begun = self._state() if state is not None or self.circumstances is not None else {}
+            begun = self._engine.state() if state is not None or self.circumstances is not None else {}
             start = {} if state is None else self._decoded(self._record(begun))["state"]
-            expected, self._now = self._engine.apply(operation), None
-            right = self._state()
+            expected = self._engine.apply(operation)
+            right = self._engine.state()
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not survive every state that a program can leave
@@ -188,16 +185,12 @@ class PlainModel:
     def _record(self, state: dict[str, Plain]) -> bytes:
         return record_of(self._reply, state, self.codec)
 
-    def _state(self) -> dict[str, Plain]:
-        if self._now is None:
-            self._now = self._engine.state()
-        return self._now
-
     def _situated(self, before: dict[str, Plain], operation: Operation, reply: Reply) -> Reply:
         """The reply with the circumstances of the call that was just made."""
         if self.circumstances is None:
             return reply
-        return replace(reply, circumstances=frozenset(self.circumstances(before, operation, reply, self._state())))
+        words = self.circumstances(before, operation, reply, self._engine.state())
+        return replace(reply, circumstances=frozenset(words))
 
     def _decoded(self, record: bytes) -> dict[str, Any]:
         """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
@@ -208,7 +201,6 @@ class PlainModel:
 
     def _before(self, before: bytes | None) -> dict[str, Any] | None:
         """Bring the engine into the state before an operation, and return that state as the program had it."""
-        self._now = None
         if before is None:
             self._engine = self.oracle(self.trace)
             return None
@@ -223,7 +215,6 @@ class PlainModel:
         return state
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self._now = None
         try:
             self._engine.restore(state)
         except CannotGoOn:

@@ -144,14 +144,12 @@ class Pool(FreeQueue):
 
     def fork_block(self, block: int) -> int:
         """Return a block to which one user of `block` may write."""
-        self.because("Task 6/fork_block")
         if block == NULL_BLOCK or self._count(block) == 0:
             raise Refused("ValueError", "Task 6/fork_block-unused")
         if self._count(block) == 1:
             self.because("Task 6/fork_block-alone")
             self._evict(block)
             return block
-        self.because("Task 6/fork_block-shared")
         if self.num_free < 1:
             raise Refused("ValueError", "Task 6/fork_block-full")
         (copy,) = self.get_new_blocks(1)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reference.offload.device import Buf, Config, Device, Range
 from reference.oracle import Refused
+
+Range = tuple[Any, int, int]
+"""Rows of a buffer, from the first to the one before the last number."""
 
 
 class OffloadEngine:
     """The storage, and what moves rows between its parts."""
 
-    def __init__(self, dev: Device, cfg: Config) -> None:
+    def __init__(self, dev: Any, cfg: Any) -> None:
         self.dev, self.cfg = dev, cfg
         self.compute_stream, self.copy_stream = dev.stream("compute"), dev.stream("copy")
         rows = cfg.num_layers * cfg.num_cpu_blocks * cfg.block_size
@@ -104,13 +106,15 @@ class OffloadEngine:
         self._wait_until_arrived()
 
     def _blocks(self, tokens: int) -> int:
-        return -(-tokens // self.cfg.block_size)
+        blocks: int = -(-tokens // self.cfg.block_size)
+        return blocks
 
     def _cpu_row(self, layer: int, block: int) -> int:
         """The first row of a block of a layer in the CPU caches."""
-        return (layer * self.cfg.num_cpu_blocks + block) * self.cfg.block_size
+        row: int = (layer * self.cfg.num_cpu_blocks + block) * self.cfg.block_size
+        return row
 
-    def _copy(self, to: tuple[Buf, int], of: tuple[Buf, int], rows: int) -> None:
+    def _copy(self, to: tuple[Any, int], of: tuple[Any, int], rows: int) -> None:
         """Copy rows, from the first of each on."""
         self.dev.copy((to[0], to[1], to[1] + rows), (of[0], of[1], of[1] + rows), self.copy_stream)
 

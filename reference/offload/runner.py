@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from reference.offload.block_manager import HybridKVCacheManager, SeqId
-from reference.offload.device import Config, Device
 from reference.offload.engine import OffloadEngine
 from reference.oracle import Refused
 
@@ -14,7 +13,7 @@ from reference.oracle import Refused
 class ModelRunner:
     """Runs a sequence at a time."""
 
-    def __init__(self, dev: Device, cfg: Config) -> None:
+    def __init__(self, dev: Any, cfg: Any) -> None:
         self.dev, self.cfg = dev, cfg
         self.manager = HybridKVCacheManager(cfg.num_cpu_blocks, cfg.block_size)
         self.engine = OffloadEngine(dev, cfg)

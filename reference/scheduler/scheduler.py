@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.block_pool import Manager
 from reference.operation import Operation, Reply
-from reference.oracle import CannotGoOn, Engine, Refused
+from reference.oracle import CannotGoOn, Engine, Refused, function
 from reference.scheduler import budget, fragmentation
 
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
@@ -46,9 +46,7 @@ class Scheduler(Engine):
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
         self.spoiled = False  # whether the caller emptied what the last `schedule` returned
-        self.awaits_update = (
-            False  # whether the last `schedule` was called here: a state that is taken over awaits none
-        )
+        self.awaits_update = False  # whether `schedule` was called here last; a state that is taken over awaits none
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
@@ -139,7 +137,6 @@ class Scheduler(Engine):
             tokens = self._share(len(self.requests[request].tokens) - self.requests[request].computed)
             while not self._allocate(request, tokens, []):
                 victim = self.running[-1] if self._policy == "fcfs" else max(self.running, key=self._key)
-                self.because("Task 2/victim")
                 self._preempt(victim)
                 preempted.append(victim)
                 if victim == request:
@@ -250,35 +247,12 @@ class Scheduler(Engine):
 
     # Tasks 5 and 6: functions
 
-    def page_size_bytes(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/page_size_bytes")
-        return budget.page_size_bytes(*arguments)
-
-    def available_kv_memory(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/available_kv_memory")
-        return budget.available_kv_memory(*arguments)
-
-    def get_num_blocks(self, available: tuple[int, ...], page_bytes: int, layers: int, override: int | None) -> int:
-        """See `budget`."""
-        self.because("Task 5/get_num_blocks")
-        return budget.get_num_blocks(available, page_bytes, layers, override)
-
-    def check_enough_memory(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/check_enough_memory")
-        return budget.check_enough_memory(*arguments)
-
-    def estimate_max_model_len(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/estimate_max_model_len")
-        return budget.estimate_max_model_len(*arguments)
-
-    def max_concurrency(self, *arguments: int) -> float:
-        """See `budget`."""
-        self.because("Task 5/max_concurrency")
-        return budget.max_concurrency(*arguments)
+    page_size_bytes = function("Task 5/page_size_bytes", budget.page_size_bytes)
+    available_kv_memory = function("Task 5/available_kv_memory", budget.available_kv_memory)
+    get_num_blocks = function("Task 5/get_num_blocks", budget.get_num_blocks)
+    check_enough_memory = function("Task 5/check_enough_memory", budget.check_enough_memory)
+    estimate_max_model_len = function("Task 5/estimate_max_model_len", budget.estimate_max_model_len)
+    max_concurrency = function("Task 5/max_concurrency", budget.max_concurrency)
 
     def simulate(self, policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[Any, ...]) -> list[Any]:
         """See `fragmentation`."""

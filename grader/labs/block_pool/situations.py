@@ -83,10 +83,7 @@ def _cached(before: State, after: State) -> Iterator[str]:
 
 def _forked(before: State, block: int, copy: int | None) -> Iterator[str]:
     users = before["ref"][block]
-    if block == NULL_BLOCK or not users:
-        yield "null-block" if block == NULL_BLOCK else "unused"
-        return
-    yield "alone" if users == 1 else "shared"
+    yield "null-block" if block == NULL_BLOCK else "alone" if users == 1 else "shared" if users else "unused"
     yield from _evicted(before, () if copy is None else [copy])
 
 
@@ -135,7 +132,6 @@ def _allocated(before: State, call: str, request: str, more: int) -> Iterator[st
     words = {
         "draft": slots > tokens,
         "beyond-max": slots > longest,
-        "full": new > before["num_free"],
         "exactly-full": new + revived == before["num_free"] > 0,
         "none-new": new == 0,
         "revived": revived > 0 and new <= before["num_free"],

@@ -23,7 +23,6 @@ from grader.labs.offload.sentences import Found, facet_of_race, race
 from grader.runtime.python.table import Derived, DerivedStep
 from reference.operation import Operation
 
-_SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "max_seq_len")
 _GETTERS = {"allocate": "allocate_cpu_only", "blocks": "get_all_cpu_blocks", "prefilled": "get_prefilled_cpu_blocks"}
 _MOST_RACES = 40
 """Of an operation; more are not put into words."""
@@ -70,21 +69,19 @@ class _Sequences:
     before: Reported = field(default_factory=dict)
     """The program's own free list, tables and tracking before the operation."""
 
-    def count(self, operation: Operation) -> None:
+    def count(self, call: _Call) -> None:
         """Count the tokens: what an accepted call makes of them."""
-        seq, *more = operation.arguments or (None,)
-        match operation.name:
+        seq, *more = call.arguments or (None,)
+        match call.name:
             case "allocate":
-                self.lengths[seq] = _int(more[0])
+                self.lengths[seq] = more[0]
             case "prefill":
-                tokens = more[0]
-                assert isinstance(tokens, tuple)
-                self.lengths[seq], self.running = len(tokens), [seq]
+                self.lengths[seq], self.running = len(more[0]), [seq]
             case "may_append" | "decode" if seq in self.lengths:
                 self.lengths[seq] += 1
             case "deallocate" | "finish":
                 self.lengths.pop(seq, None)
-                self.running = [] if operation.name == "finish" else self.running
+                self.running = [] if call.name == "finish" else self.running
 
     def table(self, state: Reported, seq: Any) -> list[int]:
         """The program's table of a sequence, as far as it is a list of numbers."""
@@ -151,7 +148,7 @@ class _Case:
         if self.replay is not None:
             call.log = self.replay.take(raw.get("log"))
         if call.accepted:
-            self.sequences.count(operation)
+            self.sequences.count(call)
         storage = self._storage(call)
         found = Found()
         notes = self._check(found, call)
@@ -180,7 +177,7 @@ class _Case:
         size = self.settings[1 if self.kind == "manager" else 2]
         self.sequences, self.first_race = _Sequences(size, before=self.sequences.before), None
         if self.kind != "manager":
-            self.replay = Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
+            self.replay = Replay(ModelSizes(*operation.numbers))
             self.engine = EngineCase(self.replay) if self.kind == "engine" else None
             self.runner = RunnerCase(self.replay) if self.kind == "runner" else None
 
@@ -276,8 +273,3 @@ class _Case:
         places = [divmod(token, config.block_size) for token in range(min(tokens, len(table) * config.block_size))]
         wanted = {layer: [config.cpu_row(layer, table[block], row) for block, row in places] for layer in layers}
         return loads_of(self.replay, call.log, wanted)
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value

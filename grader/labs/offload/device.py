@@ -12,6 +12,18 @@ from typing import Any, NamedTuple
 
 from grader.labs.offload.given.offload_device import KERNELS, MOST_VALUES, DeviceError, Validator
 
+CPU = ("k_cache_cpu", "v_cache_cpu")
+RING = ("layer_k_cache", "layer_v_cache")
+DECODE = ("decode_k_buffer", "decode_v_buffer")
+"""The names of the buffers of the storage, for keys and for values."""
+STORAGE = (*CPU, *RING, *DECODE)
+PARTS = (
+    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
+    *("race_free", "race_workspace", "race_reload", "race_ring", "race_cache", "race_decode", "race_logits"),
+    *("overlap", "memory_layers", "memory_left", "memory"),
+)
+"""The parts of a state that list what is wrong in memory, its order and its size."""
+
 VALUE_BYTES = 8
 
 _MOST_LINE = 10**6
@@ -34,7 +46,7 @@ class RowSpan(NamedTuple):
         return self.hi - self.lo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModelSizes:
     """The sizes of a model and of its caches, as the handout's `cfg` has them."""
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grader.labs.offload.dense import Array, rows_of_fill
-from grader.labs.offload.replay import CPU, DECODE, RING, Log, Replay, agreeing, contents_of, held
+from grader.labs.offload.device import CPU, DECODE, RING
+from grader.labs.offload.replay import Log, Replay, agreeing, contents_of, held
 from grader.labs.offload.sentences import Found
 
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}

@@ -317,7 +317,7 @@ def lab() -> Lab:
         "Layer-wise CPU offload of the KV cache",
         "grader.labs.offload.oracle:Offload",
         traces="grader.labs.offload.traces",
-        circumstances="grader.labs.offload.situations:circumstances",
+        circumstances="grader.labs.offload.oracle:circumstances",
         given={"offload_device": Path(__file__).parent / "given" / "offload_device.py"},
         invariants=broken,
         charts=charts,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from grader.labs.offload.device import VALUE_BYTES
-from grader.labs.offload.replay import CPU, DECODE, RING, Log, Replay
+from grader.labs.offload.device import STORAGE, VALUE_BYTES
+from grader.labs.offload.replay import Log, Replay
 from grader.labs.offload.sentences import Found, Wrong
 
-_STORAGE = (*CPU, *RING, *DECODE)
 _MOST_LAYERS = 2
 
 
@@ -19,7 +18,7 @@ def storage_of(replay: Replay, log: Log, handles: object, *, logits: bool) -> di
     """
     owner = handles.get("compute_stream") if isinstance(handles, dict) else None
     shown: dict[str, Any] = {}
-    names = (*_STORAGE, "logits") if logits else _STORAGE
+    names = (*STORAGE, "logits") if logits else STORAGE
     for name in names:
         number = replay.storage.get(name)
         if number is None:

@@ -10,15 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grader.labs.offload.dense import Array, model_of, pair_lengths
-from grader.labs.offload.device import VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan
+from grader.labs.offload.device import CPU, DECODE, RING, VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan
 from grader.labs.offload.given.offload_device import DeviceError
 from grader.labs.offload.races import Race, Races, StreamWork
 from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule, may_hold_garbage
-
-CPU = ("k_cache_cpu", "v_cache_cpu")
-RING = ("layer_k_cache", "layer_v_cache")
-DECODE = ("decode_k_buffer", "decode_v_buffer")
-"""The names of the buffers of the storage, for keys and for values."""
 
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""

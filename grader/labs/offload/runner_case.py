@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from grader.labs.offload.dense import Array, Computed, Layer
-from grader.labs.offload.device import RowSpan
+from grader.labs.offload.device import CPU, DECODE, RING, RowSpan
 from grader.labs.offload.races import StreamWork, serialised
 from grader.labs.offload.replay import (
-    CPU,
-    DECODE,
-    RING,
     Cache,
     Log,
     Replay,

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.device import CPU, DECODE, PARTS, RING, LoggedCall, RowSpan
 from grader.labs.offload.races import Race, Serial, edge_of
-from grader.labs.offload.replay import CPU, DECODE, RING, Replay
+from grader.labs.offload.replay import Replay
 
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
 _CACHE, _MEMORY = ("race_cache", "race_decode", "race_logits"), ("memory_layers", "memory_left", "memory")
-PARTS = (
-    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
-    *(*_WORKSPACE, *_RING, *_CACHE, "overlap", *_MEMORY),
-)
-"""The parts of a state that list what is wrong in memory, its order and its size."""
 _NOT_JUDGED = {
     "offloaded": (*_WORKSPACE, *_MEMORY),
     "stored": _CACHE,

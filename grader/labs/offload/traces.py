@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from grader.labs.offload.oracle import Offload
 from reference.operation import Argument, Operation
@@ -205,12 +206,9 @@ def _with_longer_table(random: Random, operation: Operation, engine: Operation) 
     """At times a load whose table has another block behind those that it needs. One that is too short stays so."""
     if operation.name != "load" or random.random() >= 0.2:
         return operation
-    buffer, layer, ids, tokens = operation.arguments
-    _, blocks, size, *_ = engine.arguments
-    assert isinstance(ids, tuple)
-    assert isinstance(blocks, int)
-    assert isinstance(size, int)
-    assert isinstance(tokens, int)
+    arguments: tuple[Any, ...] = operation.arguments
+    buffer, layer, ids, tokens = arguments
+    blocks, size = engine.numbers[1:3]
     if len(ids) * size < tokens:
         return operation
     others = [block for block in range(blocks) if block not in ids]

@@ -17,30 +17,14 @@ class Config:
     """The sizes of a model and of its caches."""
 
     def __init__(
-        self,
-        num_layers,
-        num_cpu_blocks,
-        block_size,
-        num_kv_buffers,
-        max_seq_len,
-        hidden=12,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=4,
-        vocab=23,
+        self, num_layers, num_cpu_blocks, block_size, num_kv_buffers, max_seq_len,
+        hidden=12, num_heads=4, num_kv_heads=2, head_dim=4, vocab=23,
     ):
-        self.num_layers = num_layers
-        self.num_cpu_blocks = num_cpu_blocks
-        self.block_size = block_size
-        self.num_kv_buffers = num_kv_buffers
-        self.max_seq_len = max_seq_len
-        self.hidden = hidden
-        self.num_heads = num_heads
-        self.num_kv_heads = num_kv_heads
-        self.head_dim = head_dim
-        self.q_width = num_heads * head_dim
-        self.kv_width = num_kv_heads * head_dim
-        self.vocab = vocab
+        self.num_layers, self.hidden, self.vocab = num_layers, hidden, vocab
+        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
+        self.q_width, self.kv_width = num_heads * head_dim, num_kv_heads * head_dim
+        self.num_cpu_blocks, self.block_size = num_cpu_blocks, block_size
+        self.num_kv_buffers, self.max_seq_len = num_kv_buffers, max_seq_len
 
 
 class Buf:
@@ -124,10 +108,10 @@ class Validator:
         elif call == "sync":
             named = type(ids) is list and len(ids) == 2 and ids[0] in ("stream", "event")
             self._check_ids(("word", ids[0]) if named else (), ids)
-            self._check_rows(rows, 0)
+            _check_length(rows, 0)
         elif call in _IDS:
             self._check_ids(_IDS[call], ids)
-            self._check_rows(rows, {"alloc": 2, "alloc_pinned": 2, "copy": 4}.get(call, 0))
+            _check_length(rows, {"alloc": 2, "alloc_pinned": 2, "copy": 4}.get(call, 0))
             if call == "copy":
                 self._check_copy([ids[0], *rows[:2]], [ids[1], *rows[2:]])
             elif call in ("alloc", "alloc_pinned"):
@@ -147,8 +131,7 @@ class Validator:
             raise DeviceError("a kernel works on device memory only")
 
     def _check_ids(self, kinds, ids):
-        if type(ids) is not list or len(ids) != len(kinds):
-            raise DeviceError("the call has other arguments")
+        _check_length(ids, len(kinds))
         for kind, number in zip(kinds, ids):
             self._check_id(kind, number)
 
@@ -171,10 +154,6 @@ class Validator:
             if not _is_number(number, count, count + 1):
                 raise DeviceError(f"{number!r} is not the {kind}")
 
-    def _check_rows(self, rows, count):
-        if type(rows) is not list or len(rows) != count:
-            raise DeviceError("the call has other arguments")
-
     def _alloc(self, rows, width, *, pinned):
         if type(rows) is not int or type(width) is not int or rows < 0 or width < 1:
             raise DeviceError("rows and width are ints, rows at least 0, width at least 1")
@@ -194,8 +173,7 @@ class Validator:
             raise DeviceError("the ranges of a copy overlap")
 
     def _check_span(self, span):
-        if type(span) is not list or len(span) != 3:
-            raise DeviceError(f"{span!r} is no range")
+        _check_length(span, 3)
         number, lo, hi = span
         self._check_id("buffer", number)
         buf = self.buffers[number]
@@ -246,6 +224,11 @@ class Validator:
                 raise DeviceError("causal is True or False")
         elif not _is_number(value, 0, cfg.num_layers if name == "layer" else 1 << 30):
             raise DeviceError(f"there is no {'layer' if name == 'layer' else 'position'} {value!r}")
+
+
+def _check_length(value, count):
+    if type(value) is not list or len(value) != count:
+        raise DeviceError("the call has other arguments")
 
 
 def _is_number(value, least, end):
@@ -308,11 +291,11 @@ class Device:
 
     def record(self, event, stream):
         """Let an event stand for all work of a stream so far."""
-        self._call("record", [self._event(event), self._stream(stream)])
+        self._call("record", [self._number(event, Event, "event"), self._stream(stream)])
 
     def wait(self, stream, event):
         """Let later work of a stream run after what an event stands for now."""
-        self._call("wait", [self._stream(stream), self._event(event)])
+        self._call("wait", [self._stream(stream), self._number(event, Event, "event")])
 
     def sync(self, x=None):
         """Let the host wait for a stream, an event, or everything."""
@@ -321,7 +304,7 @@ class Device:
         elif type(x) is Stream:
             self._call("sync", ["stream", self._stream(x)])
         else:
-            self._call("sync", ["event", self._event(x)])
+            self._call("sync", ["event", self._number(x, Event, "event")])
 
     # From handles to what the log has
 
@@ -337,9 +320,6 @@ class Device:
 
     def _stream(self, stream):
         return self._number(stream, Stream, "stream")
-
-    def _event(self, event):
-        return self._number(event, Event, "event")
 
     def _buffer(self, buf):
         return self._number(buf, Buf, "buffer")

@@ -61,7 +61,7 @@ def test_the_storage_has_the_sizes_of_a_large_model() -> None:
         dev = offload_device.Device(offload_device.Config(num_cpu_blocks=blocks, block_size=size, **sizes))
         dev._validator.left = {False: 1 << 50, True: 1 << 50}
         config = ModelSizes(num_cpu_blocks=blocks, block_size=size, **sizes)
-        OffloadEngine(dev, config)  # type: ignore[arg-type]  # a config has the same attributes
+        OffloadEngine(dev, config)
         device = LoggedDevice(config, most_values=1 << 50)
         for entry in dev._log:
             device.take(entry)
