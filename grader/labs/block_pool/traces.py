@@ -23,7 +23,7 @@ Choice = tuple[str, tuple[Argument, ...]]
 def generate(random: Random, length: int) -> list[Operation]:
     """Return a trace: of six a queue, two pools, three managers."""
     kind = random.randrange(6)
-    make = _queue if kind == 0 else _pool if kind < 3 else _Requests(random).choose
+    make = _queue if kind == 0 else _pool if kind < 3 else _ManagerCalls(random).choose
     engine, operations = Manager(), list[Operation]()
     while len(operations) < length:
         name, arguments = make(random, engine)
@@ -89,7 +89,7 @@ def _pool(random: Random, engine: Manager) -> Choice:
     )
 
 
-class _Requests:
+class _ManagerCalls:
     """Makes calls of a manager: requests that begin alike, come back, grow, and are thrown out."""
 
     def __init__(self, random: Random) -> None:

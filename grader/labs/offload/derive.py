@@ -19,7 +19,7 @@ from grader.labs.offload.engine_case import EngineCase
 from grader.labs.offload.lanes import lanes
 from grader.labs.offload.replay import CannotJudge, Log, Replay, numbers_of
 from grader.labs.offload.runner_case import RunnerCase, loads_of
-from grader.labs.offload.sentences import Found, facet_of_race, race
+from grader.labs.offload.sentences import Findings, facet_of_race, race
 from grader.runtime.python.table import Derived, DerivedStep
 from reference.operation import Operation
 
@@ -35,7 +35,7 @@ Reported = Mapping[str, Any]
 
 def derive(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
     """Return the states of a case."""
-    case = _Case()
+    case = _DerivedCase()
     steps: list[DerivedStep] = []
     with np.errstate(all="ignore"), _no_collections():
         for operation, record in zip(operations, records, strict=False):
@@ -119,7 +119,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Case:
+class _DerivedCase:
     """What the grader knows of a case so far."""
 
     kind: str = ""
@@ -150,10 +150,10 @@ class _Case:
         if call.accepted:
             self.sequences.count(call)
         storage = self._storage(call)
-        found = Found()
-        notes = self._check(found, call)
-        sentences, (loads, rows) = found.sentences(), self._loads(call)
-        self._note_race(found, sentences, call)
+        findings = Findings()
+        notes = self._check(findings, call)
+        sentences, (loads, rows) = findings.sentences(), self._loads(call)
+        self._note_race(findings, sentences, call)
         self.sequences.before = raw
         state = {
             **sentences,
@@ -169,7 +169,7 @@ class _Case:
             "load_rows": rows,
             "calls": 0 if call.accepted else max(0, call.log.entries - _DRIVER.get(call.name, 0)),
         }
-        return DerivedStep({"reply": reply, "state": state}, found.lines(), notes)
+        return DerivedStep({"reply": reply, "state": state}, findings.lines(), notes)
 
     def _begin(self, operation: Operation) -> None:
         """Begin with a new manager, engine or runner."""
@@ -196,44 +196,44 @@ class _Case:
         self.replay.storage = numbers_of(handles, self.replay.device)
         return memory.storage_of(self.replay, call.log, handles, logits=call.name == "runner")
 
-    def _check(self, found: Found, call: _Call) -> dict[str, Any]:
+    def _check(self, findings: Findings, call: _Call) -> dict[str, Any]:
         """Find what is wrong in memory, its order and its size. Return what pictures show besides."""
         replay = self.replay
         if replay is None:
             if call.reported.get("shared"):
                 what = f"the test wrote into the list that {_GETTERS.get(call.name)} returned"
-                found.add("lists", f"{what}, and what the manager holds changed with it")
+                findings.add("lists", f"{what}, and what the manager holds changed with it")
             return {}
         if call.accepted:
-            self._check_content(found, call)
+            self._check_content(findings, call)
         elif self.engine is not None and call.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
         span = self._logits(call)
         for data_race in (*call.log.races[:_MOST_RACES], *(() if span is None else replay.races.host_reads(span))):
-            found.add(facet_of_race(data_race, replay), race(data_race, replay))
-        used = self._check_memory(replay, found, call)
-        found.close()
-        return {"memory": used, "lanes": next((lanes(replay, pair) for _, pair in found.pairs), {})}
+            findings.add(facet_of_race(data_race, replay), race(data_race, replay))
+        used = self._check_memory(replay, findings, call)
+        findings.close()
+        return {"memory": used, "lanes": next((lanes(replay, pair) for _, pair in findings.pairs), {})}
 
     def _logits(self, call: _Call) -> RowSpan | None:
         """The rows that the host reads after this call."""
         computes = call.accepted and call.name in ("prefill", "decode")
         return self.runner.host_span() if self.runner is not None and computes else None
 
-    def _check_content(self, found: Found, call: _Call) -> None:
+    def _check_content(self, findings: Findings, call: _Call) -> None:
         """Find what the memory holds and should not."""
         if self.engine is not None:
             self.engine.follow(call.name, call.arguments)
-            if self.engine.compare(found, call.log):
-                found.undone.add(call.name)
+            if self.engine.compare(findings, call.log):
+                findings.undone.add(call.name)
         elif self.runner is not None and call.name in ("prefill", "decode"):
             seq, tokens = call.arguments
             if call.name == "decode":
-                self.runner.decode(found, call.log, tokens, self.sequences.table(call.reported, seq))
+                self.runner.decode(findings, call.log, tokens, self.sequences.table(call.reported, seq))
             elif tokens:
-                self.runner.prefill(found, call.log, tokens, self.sequences.new_table(call.reported, seq))
+                self.runner.prefill(findings, call.log, tokens, self.sequences.new_table(call.reported, seq))
 
-    def _check_memory(self, replay: Replay, found: Found, call: _Call) -> list[int]:
+    def _check_memory(self, replay: Replay, findings: Findings, call: _Call) -> list[int]:
         """Find too much memory; see `memory.check`."""
         if call.name in ("engine", "runner"):
             return [0, 0]  # `storage` shows what a constructor allocates
@@ -241,12 +241,12 @@ class _Case:
         tokens = replay.config.max_seq_len if self.kind == "engine" else longest
         of_driver = call.log.created[:2] if call.name in _DRIVER else []
         is_prefill = call.name == "prefill"
-        return memory.check(found, replay, call.log, tokens, is_prefill=is_prefill, of_driver=of_driver)
+        return memory.check(findings, replay, call.log, tokens, is_prefill=is_prefill, of_driver=of_driver)
 
-    def _note_race(self, found: Found, sentences: Mapping[str, list[str]], call: _Call) -> None:
+    def _note_race(self, findings: Findings, sentences: Mapping[str, list[str]], call: _Call) -> None:
         """Let the sentence of the first race say in which call logits are wrong first, and under which schedules."""
         if self.first_race is None:
-            self.first_race = next((sentences[part] for part, _ in found.pairs if part.startswith("race_")), None)
+            self.first_race = next((sentences[part] for part, _ in findings.pairs if part.startswith("race_")), None)
         span = self._logits(call)
         if not self.first_race or span is None or self.replay is None:
             return

@@ -10,7 +10,7 @@ import numpy as np
 from grader.labs.offload.dense import Array, rows_of_fill
 from grader.labs.offload.device import CPU, DECODE, RING
 from grader.labs.offload.replay import Log, Replay, agreeing, contents_of, held
-from grader.labs.offload.sentences import Found
+from grader.labs.offload.sentences import Findings
 
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
 _MOST_SHOWN = 3
@@ -79,7 +79,7 @@ class EngineCase:
         if name in ("offload", "load", "store", "flush"):
             getattr(self, name)(*arguments)
 
-    def compare(self, found: Found, log: Log) -> bool:
+    def compare(self, findings: Findings, log: Log) -> bool:
         """Find what is known and does not lie there. Return whether a buffer that was to be written was not.
 
         Wrong rows become the right ones, so that each is reported once.
@@ -90,7 +90,7 @@ class EngineCase:
             places = [row for row in self.touched.get(name, ()) if not np.isnan(known[row]).any()]
             if contents is None:
                 if name in self.touched:
-                    found.add(_PARTS[name], f"there is no {name}")
+                    findings.add(_PARTS[name], f"there is no {name}")
                     idle = True
                 continue
             right = agreeing(contents, known)
@@ -98,7 +98,7 @@ class EngineCase:
             idle = idle or (unwritten and not log.writes(self.replay.storage.get(name)))
             wrong = ~np.isnan(known).any(axis=-1) & ~right
             for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
-                found.add(_PARTS[name], f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}")
+                findings.add(_PARTS[name], f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}")
             contents[wrong] = known[wrong]
         return idle
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from grader.labs.offload.device import STORAGE, VALUE_BYTES
 from grader.labs.offload.replay import Log, Replay
-from grader.labs.offload.sentences import Found, Wrong
+from grader.labs.offload.sentences import Findings, Wrong
 
 _MOST_LAYERS = 2
 
@@ -34,7 +34,9 @@ def storage_of(replay: Replay, log: Log, handles: object, *, logits: bool) -> di
     return {**shown, "others": [[other.rows, other.width] for other in others if not other.is_freed]}
 
 
-def check(found: Found, replay: Replay, log: Log, tokens: int, *, is_prefill: bool, of_driver: list[int]) -> list[int]:
+def check(
+    findings: Findings, replay: Replay, log: Log, tokens: int, *, is_prefill: bool, of_driver: list[int]
+) -> list[int]:
     """Find too much memory in a call for a sequence of so many tokens (Constraint 4).
 
     Return the most bytes that it had beyond the storage and the driver's buffers, and how many are allowed.
@@ -44,15 +46,15 @@ def check(found: Found, replay: Replay, log: Log, tokens: int, *, is_prefill: bo
         kind = "pinned memory" if buffer.stream is None else "device memory"
         text = f"line {buffer.line} allocated {buffer.values * VALUE_BYTES} bytes of {kind} in this call"
         text += " that are not freed" if buffer.stream is not None else ", which is never freed"
-        found.add("memory_left", Wrong(text, (buffer.line,)))
+        findings.add("memory_left", Wrong(text, (buffer.line,)))
     if is_prefill and log.most_layers > _MOST_LAYERS:
         text = f"the keys and values of {log.most_layers} layers are in device memory at a time"
-        found.add("memory_layers", Wrong(text, (log.layers_line,)))
+        findings.add("memory_layers", Wrong(text, (log.layers_line,)))
     per_row = 8 * config.hidden + 2 * config.q_width + 2 * config.kv_width
     limit = VALUE_BYTES * (2 * tokens * per_row + 2 * config.vocab)
     storage = [number for number in replay.storage.values() if buffers[number].stream is not None]
     used = log.most_bytes - replay.bytes_of([*storage, *of_driver])
     if used > limit and log.created:  # what an earlier call left behind was reported at that call
         text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
-        found.add("memory", Wrong(text, (log.most_line,)))
+        findings.add("memory", Wrong(text, (log.most_line,)))
     return [used, limit]

@@ -23,7 +23,7 @@ from grader.labs.offload.replay import (
     same,
     same_keys,
 )
-from grader.labs.offload.sentences import Found, garbage, serial
+from grader.labs.offload.sentences import Findings, garbage, serial
 
 _WRITTEN = {"offloaded": CPU, "stored": DECODE}
 """A call that wrote into these buffers did so much of its work, if at wrong places."""
@@ -71,19 +71,19 @@ class RunnerCase:
     before: Before | None = None
     """What the present decode begins with."""
 
-    def prefill(self, found: Found, log: Log, tokens: Sequence[int], table: list[int]) -> None:
+    def prefill(self, findings: Findings, log: Log, tokens: Sequence[int], table: list[int]) -> None:
         """Find what is wrong after an accepted prefill into the blocks of a table."""
         model = self.replay.memory.model
         layers, logits = model.prompt(tokens)
         masked = _Masked("causal=False", lambda: model.prompt(tokens, causal=False))
         for number, layer in enumerate(layers):
             self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
-            own = self._own(log, number, layer, masked=masked, found=found)
+            own = self._own(log, number, layer, masked=masked, findings=findings)
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
-                self._check_stored(found, (kind, number), (rows, mine), 0)
-        self._check_logits(found, logits, masked)
-        self._close(found, log)
+                self._check_stored(findings, (kind, number), (rows, mine), 0)
+        self._check_logits(findings, logits, masked)
+        self._close(findings, log)
 
     def begin_decode(self, position: int, table: list[int], offloaded: int) -> None:
         """Look at what a decode begins with. Where garbage lies, the reference's row takes its place."""
@@ -100,7 +100,7 @@ class RunnerCase:
                 before.cached[kind, layer] = cpu_rows(self.replay, (kind, layer), table, cached)
                 before.waiting[kind, layer] = decode_rows(self.replay, (kind, layer), waiting)
 
-    def decode(self, found: Found, log: Log, token: int, table: list[int]) -> None:
+    def decode(self, findings: Findings, log: Log, token: int, table: list[int]) -> None:
         """Find what is wrong after an accepted decode that was begun; `table` is the program's after it."""
         before, self.before = self.before, None
         if before is None:
@@ -117,21 +117,21 @@ class RunnerCase:
         masked = _Masked("causal=True", lambda: model.token(token, before.position, pairs, causal=True))
         row = before.position % size
         for number, layer in enumerate(layers):
-            own = self._own(log, number, layer, masked=masked, found=found)
+            own = self._own(log, number, layer, masked=masked, findings=findings)
             new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
-                self._check_stored(found, (kind, number), (rows, mine), before.position, is_decode=True)
+                self._check_stored(findings, (kind, number), (rows, mine), before.position, is_decode=True)
                 right = self.rows.get((kind, number))
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
-        self._check_flushed(found, before, table)
-        self._check_logits(found, logits, masked)
+        self._check_flushed(findings, before, table)
+        self._check_logits(findings, logits, masked)
         if not before.consistent:  # nothing follows from such an offloaded length, which `tracking` shows
-            found.drop("values", "logits")
-        self._check_loads(found, log, before)
-        self._close(found, log)
+            findings.drop("values", "logits")
+        self._check_loads(findings, log, before)
+        self._close(findings, log)
 
-    def _check_loads(self, found: Found, log: Log, before: Before) -> None:
+    def _check_loads(self, findings: Findings, log: Log, before: Before) -> None:
         """Find what a decode step orders too much, and layers that it did not load."""
         copies: dict[int, list[StreamWork]] = {}
         for work, load in _loads(self.replay, log):
@@ -139,26 +139,26 @@ class RunnerCase:
         attentions = [work for work in log.works if work.call.name == "attention"]
         ends = {work.call.arguments["layer"]: work for work in log.works if work.call.name == "o_proj"}
         for pair in serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers):
-            found.add("overlap", serial(pair, self.replay))
+            findings.add("overlap", serial(pair, self.replay))
         if len(copies) < self.replay.config.num_layers and before.offloaded:
-            found.add("ring", "not every layer was loaded")
-            found.undone.add("loaded")
+            findings.add("ring", "not every layer was loaded")
+            findings.undone.add("loaded")
 
-    def _close(self, found: Found, log: Log) -> None:
+    def _close(self, findings: Findings, log: Log) -> None:
         """Work that was done at a wrong place was done; garbage that was read comes before what it led to."""
         storage = self.replay.storage
         written = {name for name, number in storage.items() if log.writes(number)}
-        found.undone -= {word for word, names in _WRITTEN.items() if written.issuperset(names)}
-        if log.garbage and found.has("values", "logits"):
-            found.wrong.insert(0, ("values", garbage(*log.garbage[0], self.replay)))
+        findings.undone -= {word for word, names in _WRITTEN.items() if written.issuperset(names)}
+        if log.garbage and findings.has("values", "logits"):
+            findings.wrong.insert(0, ("values", garbage(*log.garbage[0], self.replay)))
 
-    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, found: Found) -> Layer:
+    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: Findings) -> Layer:
         """What the program itself computed in a layer; what differs from the model is wrong."""
         own = []
         for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
             rows = np.concatenate(results[number]) if number in results else np.empty((0, right.shape[1]))
             if len(rows) != len(right):
-                found.add(
+                findings.add(
                     "values", f"layer {number}: {kind}_proj computed {len(rows)} rows in this call, of {len(right)}"
                 )
                 own.append(right)
@@ -166,17 +166,17 @@ class RunnerCase:
             wrong = np.flatnonzero(~agreeing(rows, right))
             if len(wrong):
                 text = f"layer {number}: {kind} of row {wrong[0]} of this call is not the model's"
-                is_first = not found.has("values")
+                is_first = not findings.has("values")
                 if is_first and number and masked.explains(number, kind, rows):
                     text += f", but what attention with {masked.flag} in layer {number - 1} leads to"
                 elif is_first and number:
                     text += f", though layer {number - 1} began right: its attention, or what follows, is wrong"
-                found.add("values", text)
+                findings.add("values", text)
             own.append(rows)
         return Layer(*own)
 
     def _check_stored(
-        self, found: Found, of: Cache, rows: tuple[Array, Array], first: int, *, is_decode: bool = False
+        self, findings: Findings, of: Cache, rows: tuple[Array, Array], first: int, *, is_decode: bool = False
     ) -> None:
         """Find what is wrong with stored rows: their place, and where that is right their rotation."""
         (kind, layer), where = of, "the decode buffer" if is_decode else "the CPU cache"
@@ -184,16 +184,16 @@ class RunnerCase:
         config, model = self.replay.config, self.replay.memory.model
         placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
         if np.isnan(stored).all():
-            found.undone.add("stored" if is_decode else "offloaded")
+            findings.undone.add("stored" if is_decode else "offloaded")
         for place in np.flatnonzero(~placed)[:3]:
             text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
-            found.add("decode" if is_decode else "cpu", text)
+            findings.add("decode" if is_decode else "cpu", text)
         if kind == "k":
             turned = placed & ~agreeing(stored, model.rotary(mine, first))
             for place in np.flatnonzero(turned)[:1]:
                 token = int(first + place)
                 text = f"layer {layer}: the cached k of token {token} is not rotated for position {token}"
-                found.add("values", text + self._turned(stored[place], mine[place], token))
+                findings.add("values", text + self._turned(stored[place], mine[place], token))
 
     def _turned(self, stored: Array, mine: Array, token: int) -> str:
         """How the key of a token is rotated instead, in words; "" where that is not plain."""
@@ -203,7 +203,7 @@ class RunnerCase:
         near = (other for other in (token + 1, token - 1) if other >= 0)
         return next((f", but for {it}" for it in near if agreeing(stored[None], turn(mine[None], it))[0]), "")
 
-    def _check_flushed(self, found: Found, before: Before, table: list[int]) -> None:
+    def _check_flushed(self, findings: Findings, before: Before, table: list[int]) -> None:
         """Find what a decode did wrong to the CPU cache: a full block is flushed, and nothing else changes."""
         size = self.replay.config.block_size
         full = before.position % size == size - 1
@@ -212,7 +212,7 @@ class RunnerCase:
             for kind in "kv":
                 now = cpu_rows(self.replay, (kind, layer), before.table, range(before.offloaded))
                 for token in np.flatnonzero(~same(now, before.cached[kind, layer]))[:1]:
-                    found.add(
+                    findings.add(
                         "flush", f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
                     )
                 if full:
@@ -222,20 +222,22 @@ class RunnerCase:
                     right = agreeing(arrived, decode_rows(self.replay, (kind, layer), rows))
                     for place in np.flatnonzero(~right)[:1]:
                         where = f"row {rows[place]} of block {before.position // size} of the table"
-                        found.add("flush", f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}")
+                        findings.add(
+                            "flush", f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
+                        )
 
-    def _check_logits(self, found: Found, right: Array, masked: _Masked) -> None:
+    def _check_logits(self, findings: Findings, right: Array, masked: _Masked) -> None:
         held_row = self.replay.rows("logits", 0, 1)
         if held_row is None or held_row.shape != right.shape:
-            found.undone.add("logits")
-            found.add("logits", "there are no logits in self.logits")
+            findings.undone.add("logits")
+            findings.add("logits", "there are no logits in self.logits")
         elif np.isnan(held_row).any():
-            found.undone.add("logits")
-            found.add("logits", "self.logits holds garbage")
+            findings.undone.add("logits")
+            findings.add("logits", "self.logits holds garbage")
         elif not agreeing(held_row, right)[0]:
             is_masked = agreeing(held_row, masked.computed()[1])[0]
             of = f"those of attention with {masked.flag}" if is_masked else "not the model's"
-            found.add("logits", f"the logits are {of}")
+            findings.add("logits", f"the logits are {of}")
 
     def host_span(self) -> RowSpan | None:
         """The rows that the host reads when a call returns."""

@@ -38,8 +38,8 @@ class Wrong:
 
 
 @dataclass(slots=True)
-class Found:
-    """What is wrong after an operation, in the order in which it was found."""
+class Findings:
+    """What is wrong after an operation, in the order in which it was seen."""
 
     wrong: list[tuple[str, Wrong]] = field(default_factory=list)
     """Each with its part of the state."""
