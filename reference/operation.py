@@ -59,8 +59,8 @@ class Operation:
 class Reply:
     """What an operation returned and, when a reference engine made it, why.
 
-    `clause` is the sentence of the handout that decided (a name of the lab's `handout.toml`), `circumstances` are
-    the words by which a diagnosis knows this situation again, such as "copy-on-write" or "none-free".
+    `clause` is the sentence of the handout that decided (a name of the lab's `handout.toml`). `circumstances` are the
+    grader's: the words by which a known mistake recognises this situation, such as "copy-on-write".
     """
 
     text: str

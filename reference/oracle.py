@@ -1,8 +1,6 @@
 """What a grader asks of a reference engine whose states are plain values: operations, states, and to take one over.
 
-An engine reads beside its document: plain data, one method for each operation, named and called as in a case file. A
-module with an engine may also have `generate(random, length)`, which returns the operations of a random trace, and
-`explore(random, length)` for traces that only searches use, if those have more than the cases of random traces.
+An engine reads beside its document: plain data, one method for each operation, named and called as in a case file.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from reference.operation import Operation, Reply, Trace
 
@@ -30,14 +28,13 @@ class Refused(Exception):
     """A document forbids a call. `reply` is what the caller gets: the name of an error class, or a value as JSON.
 
     It is a class of its own, so that an error of the engine itself never passes for a refusal. `sentence` names the
-    sentence of the document that decided, `circumstances` are words by which a known mistake recognises the situation.
+    sentence of the document that decided.
     """
 
-    def __init__(self, reply: str, sentence: str = "", *circumstances: str) -> None:
+    def __init__(self, reply: str, sentence: str = "") -> None:
         super().__init__(reply)
         self.reply = reply
         self.sentence = sentence
-        self.circumstances = frozenset(circumstances)
 
 
 class Oracle(Protocol):
@@ -68,26 +65,19 @@ class Engine(ABC):
     """
 
     _sentence = ""
-    _circumstances: frozenset[str] = frozenset()
 
     def apply(self, operation: Operation) -> Reply:
         """Call the method of the operation's name."""
-        self._sentence, self._circumstances = "", frozenset()
+        self._sentence = ""
         try:
             value = getattr(self, operation.name)(*operation.arguments)
         except Refused as refusal:
-            return Reply(
-                text=refusal.reply,
-                refused=True,
-                clause=refusal.sentence or self._sentence,
-                circumstances=refusal.circumstances | self._circumstances,
-            )
-        return Reply(text=text_of(value), clause=self._sentence, circumstances=self._circumstances)
+            return Reply(text=refusal.reply, refused=True, clause=refusal.sentence or self._sentence)
+        return Reply(text=text_of(value), clause=self._sentence)
 
-    def because(self, sentence: str, *circumstances: str) -> None:
-        """Note the sentence that decides this call, and words for its circumstances."""
-        self._sentence = sentence or self._sentence
-        self._circumstances |= frozenset(circumstances)
+    def because(self, sentence: str) -> None:
+        """Note the sentence that decides this call."""
+        self._sentence = sentence
 
     @abstractmethod
     def state(self) -> dict[str, Plain]:
@@ -96,6 +86,16 @@ class Engine(ABC):
     @abstractmethod
     def restore(self, state: dict[str, Plain]) -> None:
         """Take over a state."""
+
+
+def function(sentence: str, call: Callable[..., Plain]) -> Callable[..., Plain]:
+    """Return a method for an operation that is a function of the document, decided by that sentence."""
+
+    def operation(engine: Engine, *arguments: Any) -> Plain:
+        engine.because(sentence)
+        return call(*arguments)
+
+    return operation
 
 
 def text_of(value: Plain) -> str:

@@ -6,7 +6,8 @@
     calls    = ["free_blocks"]       # the call that went wrong; omitted: any
     facets   = ["free"]              # the facet that differs ("reply" too); omitted: any
     kinds    = ["hang"]              # or the kind of a finding, such as "exception", "hang", "invariant"
-    circumstances = ["double-free"]  # words of the oracle's reply
+    circumstances = ["twice"]        # words of the lab for the situation of a call; the sentence by which the
+                                     # reference decided, and how it refused it: "ValueError"
     part     = "block 0"             # a part of the name of the field that differs
     never    = ["get_new_blocks"]    # calls that did their work in no case
     rule     = "free"                # a rule of rubric.toml

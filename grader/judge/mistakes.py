@@ -190,7 +190,8 @@ class _SeenValues:
         several = len(targets) > 1 or _made_anew(comparison, index)
         only = self.patterns.only(self.call, reply) if evidence.difference is not None else frozenset()
         never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
-        return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.known
+        decided = {reply.clause, reply.text} if reply.refused else {reply.clause}
+        return reply.circumstances | decided | only | never | ({SEVERAL_TARGETS} if several else set()) | self.known
 
 
 def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tuple[Evidence | None, Mistake | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
 
 Invariants = Callable[[dict[str, Any]], Iterable[str]]
 """Yields a sentence for each thing about a state that can never be so, whatever was called before."""
+
+Circumstances = Callable[[dict[str, Any], Operation, Reply, dict[str, Any]], Iterable[str]]
+"""Yields words by which known mistakes recognise a call, from the state before it, the reply and the state after it."""
 
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
@@ -84,6 +88,7 @@ class PlainModel:
     calls: Mapping[str, Signature] = field(kw_only=True)
     facets: tuple[Facet, ...] = field(kw_only=True)
     invariants: Invariants | None = field(kw_only=True, default=None)
+    circumstances: Circumstances | None = field(kw_only=True, default=None)
     codec: Codec = field(kw_only=True, default=JSON)
     _engine: Oracle = field(init=False)
     _reply: Reply = field(init=False, default=Reply(text="null"))
@@ -100,13 +105,14 @@ class PlainModel:
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
+        before = self._engine.state() if self.circumstances is not None else {}
         try:
-            self._reply = self._engine.apply(operation)
+            reply = self._engine.apply(operation)
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not know what the lines of a case file may name
             raise CannotGoOn(f"it names something that is not there ({_in_engine(error)})") from error
-        self._call = operation.name
+        self._reply, self._call = self._situated(before, operation, reply), operation.name
         return self._reply
 
     def record(self) -> bytes:
@@ -135,13 +141,16 @@ class PlainModel:
         state = self._before(before)
         after = self._decoded(actual)
         try:
-            start = {} if state is None else self._decoded(self._record(self._engine.state()))["state"]
+            begun = self._engine.state() if state is not None or self.circumstances is not None else {}
+            start = {} if state is None else self._decoded(self._record(begun))["state"]
             expected = self._engine.apply(operation)
             right = self._engine.state()
         except CannotGoOn:
             raise
         except Exception as error:  # an engine need not survive every state that a program can leave
             raise CannotGoOn(f"{operation} has no meaning in the state that the calls before it left") from error
+        with suppress(Exception):  # a program may leave a state in which a call has no circumstances
+            expected = self._situated(begun, operation, expected)
         self._reply = expected
         self._judged = actual, right
         wanted = self._decoded(self._record(right))
@@ -167,6 +176,13 @@ class PlainModel:
 
     def _record(self, state: dict[str, Plain]) -> bytes:
         return record_of(self._reply, state, self.codec)
+
+    def _situated(self, before: dict[str, Plain], operation: Operation, reply: Reply) -> Reply:
+        """The reply with the circumstances of the call that was just made."""
+        if self.circumstances is None:
+            return reply
+        words = self.circumstances(before, operation, reply, self._engine.state())
+        return replace(reply, circumstances=frozenset(words))
 
     def _decoded(self, record: bytes) -> dict[str, Any]:
         """Return a record's values. Raises `CannotGoOn` for bytes that are none."""

@@ -2,7 +2,12 @@
 
 `load_lab` needs seven things: name, title, folder of cases, calls, facets, oracle, runtime. Rubric (`rubric.toml`), the
 handout's sentences (`handout.toml`) and the known mistakes (`mistakes.toml`) are read from the folder. The rest of a
-`Lab` has defaults.
+`Lab` has defaults. A place in a module, which is imported when it is needed, is "module:name".
+
+`oracle` is the place of a factory, `traces` a module with `generate` and, for searches, `explore` (default: the
+oracle's), `circumstances` the place of a `Circumstances`. `runtime` may be made of the model. `model` is a judging
+of its own, `predicates` are for mistakes' `where`, `constants` are numbers that texts name in braces, `code` are
+files by which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from grader.judge.plain_judge import Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
+_REFERENCE = Path(__file__).parents[2] / "reference"
 _NO_SETTINGS: Mapping[str, Number] = {}
 _NO_CONSTANTS: Mapping[str, int] = {}
 _NO_PREDICATES: Mapping[str, Predicate] = {}
@@ -44,6 +50,8 @@ def load_lab(
     calls: Mapping[str, Signature],
     facets: Sequence[Facet],
     oracle: str,
+    traces: str = "",
+    circumstances: str = "",
     runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
     predicates: Mapping[str, Predicate] = _NO_PREDICATES,
@@ -59,19 +67,14 @@ def load_lab(
     stand_ins: Sequence[Path] = (),
     **others: Any,
 ) -> Lab:
-    """Return the lab. Raises `RubricError` with all mistakes of a file.
-
-    `oracle` is "module:factory", `runtime` may be made of the model. `model` is a judging of its own, `predicates` are
-    for its mistakes' `where`, `constants` are numbers that cases, sentences and hints name in braces, `invariants`
-    tells what can never be so, `codec` is the form of records, `code` are files by which cases are read, `stand_ins`
-    others that students must not have, `others` those of `Lab`, such as its title.
-    """
+    """Return the lab. Raises `RubricError` with all mistakes of a file."""
     names = frozenset(facet.name for facet in facets) | {"reply"}
     predicates = {**known_mistakes.PREDICATES, **predicates}
     rules, clauses, situations, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
-    files = (recorded,) if recorded else _code(oracle)
-    factory = model or _plain(oracle, recorded, calls=calls, facets=tuple(facets), invariants=invariants, codec=codec)
+    files = (recorded,) if recorded else _code(name, oracle, traces, circumstances)
+    parts = {"calls": calls, "facets": tuple(facets), "invariants": invariants, "codec": codec}
+    factory = model or _plain(oracle, circumstances, recorded, **parts)
     return Lab(
         name=name,
         cases=cases,
@@ -85,7 +88,7 @@ def load_lab(
             complete=complete or _complete,
             model=factory,
             code=(*code, *files),
-            generate=_traces(oracle, recorded) if model is None and codec is None else None,
+            generate=_traces(traces or oracle, recorded) if model is None and codec is None else None,
             every=every,
             constants=constants,
         ),
@@ -94,7 +97,7 @@ def load_lab(
         model=factory,
         runtime=runtime(factory) if callable(runtime) else runtime,
         mistakes=known_mistakes.bound(mistakes, predicates),
-        generator=_generator(oracle, recorded),
+        generator=_generator(traces or oracle, recorded),
         situation_words=situations,
         oracle_files=(*files, *stand_ins) if model is None and not recorded else (),
         **others,
@@ -128,44 +131,50 @@ def _read(
     return rules, clauses, rubric.load_situations(handout, constants), mistakes
 
 
+def _call(place: str, *arguments: Any) -> Any:
+    """Call what is at "module:name", which is imported when it is needed."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(*arguments)
+
+
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
     """Make the oracle for a trace."""
-    module, _, factory = oracle.partition(":")
-    engine: Oracle = getattr(import_module(module), factory)()
+    engine: Oracle = _call(oracle)
     return engine
 
 
-def _generate(oracle: str, *names: str) -> Generator | None:
-    """Return what makes random traces by the first of these functions in the oracle's module; None: it has none."""
-    module = import_module(oracle.partition(":")[0])
+def _generate(place: str, *names: str) -> Generator | None:
+    """Return what makes random traces by the first of these functions of a module; None if it has none of them."""
+    module = import_module(place.partition(":")[0])
     generator = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
 
 
-def _plain(oracle: str, recorded: Path | None, **parts: Any) -> ModelFactory:
+def _plain(oracle: str, circumstances: str, recorded: Path | None, **parts: Any) -> ModelFactory:
     from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
 
     engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
+    if circumstances and not recorded:
+        parts["circumstances"] = partial(_call, circumstances)
     given = {name: part for name, part in parts.items() if part is not None}
     return partial(PlainModel, oracle=engine, **given)
 
 
-def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:
+def _generator(place: str, recorded: Path | None) -> Callable[[], Generator | None]:
     """Return what looks for the generator of a search; without the oracle there is none."""
-    return partial(_generate, oracle, "explore", "generate") if recorded is None else lambda: None
+    return partial(_generate, place, "explore", "generate") if recorded is None else lambda: None
 
 
-def _traces(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:
-    """Return what looks for the generator of random traces: in a file of recorded ones, or beside the oracle."""
-    return partial(_generate, oracle, "generate") if recorded is None else partial(recorded_traces, recorded)
+def _traces(place: str, recorded: Path | None) -> Callable[[], Generator | None]:
+    """Return what looks for the generator of random traces: in a file of recorded ones, or in a module."""
+    return partial(_generate, place, "generate") if recorded is None else partial(recorded_traces, recorded)
 
 
-def _code(oracle: str) -> tuple[Path, ...]:
-    """The files of the oracle: its module, and what lies beside it."""
-    spec = find_spec(oracle.partition(":")[0])
-    if spec is None or spec.origin is None:
-        return ()
-    return tuple(sorted(Path(spec.origin).parent.glob("*.py")))
+def _code(name: str, *places: str) -> tuple[Path, ...]:
+    """The files that say what is right: those of `reference/NAME`, and the modules of these places of a lab."""
+    specs = [find_spec(place.partition(":")[0]) for place in places if place]
+    modules = {Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
+    return tuple(sorted({*(_REFERENCE / name).glob("*.py"), *modules}))
 
 
 def _complete(_: dict[str, int], __: list[Operation]) -> Iterator[tuple[str, str]]:

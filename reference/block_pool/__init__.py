@@ -4,8 +4,6 @@ Each task of the handout is a module, and what it adds to the state is a class: 
 3 and 6), `requests` (Task 4), `manager` (Tasks 5 and 6). Blocks are their ids, lists are lists: nothing is linked.
 """
 
-from reference.block_pool.explore import explore
-from reference.block_pool.generate import generate
 from reference.block_pool.manager import Manager
 
-__all__ = ["Manager", "explore", "generate"]
+__all__ = ["Manager"]

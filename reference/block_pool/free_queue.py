@@ -35,7 +35,7 @@ class FreeQueue(Engine):
     def popleft(self) -> int:
         """Take the first block out."""
         if not self.forward:
-            raise Refused("ValueError", "Task 1/popleft-empty", "empty")
+            raise Refused("ValueError", "Task 1/popleft-empty")
         (block,) = self.popleft_n(1)
         self.because("Task 1/popleft")
         return block
@@ -44,7 +44,7 @@ class FreeQueue(Engine):
         """Take the first `n` blocks out."""
         self.because("Task 1/popleft_n")
         if n > self.num_free:
-            raise Refused("ValueError", "Task 1/popleft_n-too-many", "too-many")
+            raise Refused("ValueError", "Task 1/popleft_n-too-many")
         taken = self.forward[:n]
         for block in taken:
             self.unlink(block)
@@ -52,21 +52,20 @@ class FreeQueue(Engine):
 
     def remove(self, block: int) -> None:
         """Take a block out, wherever it is."""
-        self.because("Task 1/remove", *self._place(block))
         if block not in self.forward:
-            raise Refused("RuntimeError", "Task 1/remove-outside", "outside")
+            raise Refused("RuntimeError", "Task 1/remove-outside")
+        self.because("Task 1/remove")
         self.unlink(block)
 
     def append(self, block: int) -> None:
         """Put a block at the tail."""
-        self.because("Task 1/append")
         self.append_n((block,))
 
     def append_n(self, blocks: Ids) -> None:
         """Put blocks at the tail, in order."""
         self.because("Task 1/append_n")
         if any(block in self.forward for block in blocks):
-            raise Refused("RuntimeError", "Task 1/append-twice", "queued-already")
+            raise Refused("RuntimeError", "Task 1/append-twice")
         for block in blocks:
             self.link(block)
 
@@ -92,13 +91,6 @@ class FreeQueue(Engine):
         if block in self.backward:
             self.backward.remove(block)
         self.num_free -= 1
-
-    def _place(self, block: int) -> tuple[str, ...]:
-        """In a word where in the queue a block is."""
-        if block not in self.forward:
-            return ()
-        first, last = self.forward[0] == block, self.forward[-1] == block
-        return ("only-block",) if first and last else ("first-block",) if first else ("last-block",) if last else ()
 
     def state(self) -> dict[str, Any]:
         """What a walk over the queue shows."""

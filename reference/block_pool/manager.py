@@ -41,14 +41,13 @@ class Manager(Pool):
     ) -> None:
         """The same with everything that can be said of a request."""
         text = Text([], lora, salt, features, skip)
-        self.because("Task 4/extra_keys", *(word for word, has in self._extras(text) if has))
         self.texts[request], self.requests[request] = text, Request(num_tokens=0)
         self.append_tokens(request, tokens)
 
     def append_tokens(self, request: str, tokens: Ids) -> None:
         """request.append_token_ids(tokens)."""
         text, known = self.texts[request], self.requests[request]
-        self.because("Task 4/block_hashes", *(word for word, has in self._extras(text) if has))
+        self.because("Task 4/block_hashes")
         text.token_ids += tokens
         known.num_tokens += len(tokens)
         first_end = (len(known.block_hashes) + 1) * self.block_size
@@ -58,18 +57,10 @@ class Manager(Pool):
             keys = extra_keys(text, start, end)
             known.block_hashes.append(hash_block_tokens(parent, text.token_ids[start:end], keys))
 
-    @staticmethod
-    def _extras(text: Text) -> list[tuple[str, bool]]:
-        return [
-            ("lora", text.lora_name is not None),
-            ("salt", text.cache_salt is not None),
-            ("mm", bool(text.mm_features)),
-        ]
-
     def keys(self, request: str) -> list[Any]:
         """extra_keys of each full block."""
         text = self.texts[request]
-        self.because("Task 4/extra_keys", *(word for word, has in self._extras(text) if has))
+        self.because("Task 4/extra_keys")
         starts = range(0, len(text.token_ids) // self.block_size * self.block_size, self.block_size)
         keys_of_blocks = [extra_keys(text, start, start + self.block_size) for start in starts]
         return [keys and [list(key) if isinstance(key, tuple) else key for key in keys] for keys in keys_of_blocks]
@@ -91,7 +82,7 @@ class Manager(Pool):
         self.because("Task 5/get_computed_blocks")
         known = self.requests[request]
         if not self.caching or self.texts[request].skip_reading_prefix_cache:
-            self.because("Task 5/get_computed_blocks-skip", "skip" if self.caching else "caching-off")
+            self.because("Task 5/get_computed_blocks-skip")
             return []
         most = (known.num_tokens - 1) // self.block_size
         hits: Hits = []
@@ -99,11 +90,9 @@ class Manager(Pool):
             if hash_ not in self.index:
                 break
             if len(hits) == most:
-                self.because("Task 5/hit-cap", "cap")
+                self.because("Task 5/hit-cap")
                 break
-            self.because("", *(("several",) if len(self.index[hash_]) > 1 else ()))
             hits.append(self.index[hash_][0])
-        self.because("", "hit" if hits else "miss")
         return hits
 
     def admit(self, request: str, num_new_tokens: int) -> list[Any]:
@@ -128,18 +117,16 @@ class Manager(Pool):
         """Make room for tokens behind the computed ones and the hits; return the new blocks."""
         known, size = self.requests[request], self.block_size
         table = self.tables.get(request, [])
-        self.because("Task 5/allocate_slots")
         if num_new_tokens < 1:
-            raise Refused("ValueError", "Task 5/num_new_tokens", "no-token")
+            raise Refused("ValueError", "Task 5/num_new_tokens")
         if hits and table:
-            raise Refused("ValueError", "Task 5/hits-first", "hits-late")
+            raise Refused("ValueError", "Task 5/hits-first")
         total = known.num_computed_tokens + len(hits) * size
         need = -(-min(total + num_new_tokens, self.max_model_len) // size)
         new = max(need - len(table) - len(hits), 0)
         revived = sum(self._count(block) == 0 for block in hits)
         if new + revived > self.num_free:
-            raise Refused("null", "Task 5/capacity", "revived" if new <= self.num_free else "full")
-        self.because("", *self._situation(known, total + num_new_tokens, new, revived))
+            raise Refused("null", "Task 5/capacity")
         self.touch(tuple(hits))
         taken = self.get_new_blocks(new)
         self.because("Task 5/allocate_slots")
@@ -148,16 +135,6 @@ class Manager(Pool):
             full = min(total + num_new_tokens, known.num_tokens) // size
             self._cache(request, self.ncached.get(request, len(hits)), full)
         return taken
-
-    def _situation(self, known: Request, slots: int, new: int, revived: int) -> list[str]:
-        words = {
-            "draft": slots > known.num_tokens,
-            "beyond-max": slots > self.max_model_len,
-            "exactly-full": new + revived == self.num_free > 0,
-            "none-new": new == 0,
-            "revived": revived > 0,
-        }
-        return [word for word, holds in words.items() if holds]
 
     def _cache(self, request: str, already: int, full: int) -> None:
         """Cache the blocks at positions `already` to `full` - 1 of a table."""
@@ -175,7 +152,6 @@ class Manager(Pool):
 
     def free_blocks_of(self, request: str) -> None:
         """Free the blocks of a request, the last first; forget its table and counter."""
-        self.because("Task 5/free", *(() if self.tables.get(request) else ("without-blocks",)))
         self.free_blocks(tuple(reversed(self.tables.pop(request, []))))
         self.because("Task 5/free")
         self.ncached.pop(request, None)
@@ -191,7 +167,7 @@ class Manager(Pool):
         """Store a token where only this request sees it."""
         table = self.tables.get(request, [])
         if position not in range(len(table) * self.block_size):
-            raise Refused("ValueError", "Task 6/write-outside", "outside")
+            raise Refused("ValueError", "Task 6/write-outside")
         place, offset = divmod(position, self.block_size)
         block = self.fork_block(table[place])
         self.because("Task 6/write")

@@ -29,7 +29,7 @@ class Pool(FreeQueue):
     def pool(self, num_blocks: int, caching: bool, block_size: int) -> None:
         """BlockPool(num_blocks, caching, block_size)."""
         if num_blocks < 1:
-            raise Refused("ValueError", "Task 2/num_blocks", "no-block")
+            raise Refused("ValueError", "Task 2/num_blocks")
         self.queue(num_blocks, tuple(range(1, num_blocks)))
         self.because("Task 2/null_block")
         self.caching = caching
@@ -42,10 +42,9 @@ class Pool(FreeQueue):
         """Take blocks from the head."""
         self.because("Task 2/get_new_blocks")
         if n > self.num_free:
-            raise Refused("ValueError", "Task 2/get_new_blocks-too-many", "too-many")
+            raise Refused("ValueError", "Task 2/get_new_blocks-too-many")
         taken = self.forward[:n]
         for block in taken:
-            self._note_hash(block)
             self.unlink(block)
             self._evict(block)
             self.ref[block] = 1
@@ -53,30 +52,25 @@ class Pool(FreeQueue):
 
     def touch(self, blocks: Ids) -> None:
         """One more user of each block."""
-        self.because("Task 2/touch", *(("twice",) if len(set(blocks)) < len(blocks) else ()))
+        self.because("Task 2/touch")
         for block in blocks:
             if block == NULL_BLOCK:
-                self.because("Task 2/touch-null", "null-block")
+                self.because("Task 2/touch-null")
             elif self._count(block) == 0:
-                self.because("Task 2/touch-free", "free-block")
+                self.because("Task 2/touch-free")
                 self.unlink(block)
-            else:
-                self.because("", "used-block")
             self._add(block, 1)
 
     def free_blocks(self, blocks: Ids) -> None:
         """One user less of each block; those without users become free, in this order."""
-        self.because("Task 2/free_blocks", *(("null-block",) if NULL_BLOCK in blocks else ()))
+        self.because("Task 2/free_blocks")
         if any(self._count(block) == 0 for block in blocks):
-            raise Refused("ValueError", "Task 2/free_blocks-twice", "double-free")
+            raise Refused("ValueError", "Task 2/free_blocks-twice")
         for block in blocks:
             self._add(block, -1)
         for block in blocks:
             if self._count(block) == 0:
-                self._note_hash(block)
                 self.link(block)
-            elif block != NULL_BLOCK:
-                self.because("", "used-on")
 
     def free_iterator(self, blocks: Ids) -> None:
         """free_blocks of an iterator, which can be read once."""
@@ -89,7 +83,7 @@ class Pool(FreeQueue):
 
     def get_usage(self) -> float:
         """The share of blocks in use, without the null block."""
-        self.because("Task 2/get_usage", *(("only-null",) if self.num_blocks == 1 else ()))
+        self.because("Task 2/get_usage")
         usable = self.num_blocks - 1
         return round((usable - self.num_free) / usable, 9) if usable else 0.0
 
@@ -97,42 +91,38 @@ class Pool(FreeQueue):
 
     def cache_full_blocks(self, blocks: Ids, hashes: tuple[str, ...]) -> None:
         """Give blocks their hashes and put them in the index."""
-        self.because("Task 3/cache_full_blocks", *(() if self.caching else ("caching-off",)))
+        self.because("Task 3/cache_full_blocks")
         for block, hash_ in zip(blocks, hashes, strict=True):
             if self.caching and block != NULL_BLOCK and self.hash[block] is None:
-                self.because("", *(("duplicate",) if hash_ in self.index else ()))
                 self.hash[block] = hash_
                 self.index.setdefault(hash_, []).append(block)
             else:
-                self.because("Task 3/cache_full_blocks-skips", "skipped")
+                self.because("Task 3/cache_full_blocks-skips")
 
     def get_cached_block(self, hash_: str) -> int:
         """Of the blocks with a hash the one that was inserted first."""
-        self.because("Task 3/get_cached_block", *(("several",) if len(self.index.get(hash_, ())) > 1 else ()))
+        self.because("Task 3/get_cached_block")
         if hash_ not in self.index:
-            raise Refused("null", "Task 3/get_cached_block", "unknown-hash")
+            raise Refused("null", "Task 3/get_cached_block")
         return self.index[hash_][0]
 
     def maybe_evict(self, block: int) -> bool:
         """_maybe_evict(block)."""
         self.because("Task 3/maybe_evict")
-        self._note_hash(block)
         return self._evict(block)
 
     def evict_blocks(self, block_ids: Ids) -> None:
         """Evict these blocks, used or not."""
         self.because("Task 3/evict_blocks")
         if any(block not in range(self.num_blocks) for block in block_ids):
-            raise Refused("ValueError", "Task 3/evict_blocks-unknown", "unknown-id")
+            raise Refused("ValueError", "Task 3/evict_blocks-unknown")
         for block in block_ids:
-            self._note_hash(block)
-            self.because("", *(("used-block",) if self._count(block) else ()))
             self._evict(block)
 
     def reset_prefix_cache(self) -> bool:
         """Forget all hashes, unless a block is in use."""
         if any(count for count in self.ref if count is not None):
-            self.because("Task 3/reset-in-use", "in-use")
+            self.because("Task 3/reset-in-use")
             return False
         self.because("Task 3/reset")
         self.index = {}
@@ -154,17 +144,14 @@ class Pool(FreeQueue):
 
     def fork_block(self, block: int) -> int:
         """Return a block to which one user of `block` may write."""
-        self.because("Task 6/fork_block")
         if block == NULL_BLOCK or self._count(block) == 0:
-            raise Refused("ValueError", "Task 6/fork_block-unused", "null-block" if block == NULL_BLOCK else "unused")
+            raise Refused("ValueError", "Task 6/fork_block-unused")
         if self._count(block) == 1:
-            self.because("Task 6/fork_block-alone", "alone")
-            self._note_hash(block)
+            self.because("Task 6/fork_block-alone")
             self._evict(block)
             return block
-        self.because("Task 6/fork_block-shared", "shared")
         if self.num_free < 1:
-            raise Refused("ValueError", "Task 6/fork_block-full", "none-free")
+            raise Refused("ValueError", "Task 6/fork_block-full")
         (copy,) = self.get_new_blocks(1)
         self.because("Task 6/fork_block-shared")
         self.payload[copy] = list(self.payload[block])
@@ -183,12 +170,6 @@ class Pool(FreeQueue):
         count = self.ref[block]
         if count is not None:
             self.ref[block] = count + users
-
-    def _note_hash(self, block: int) -> None:
-        """Note whether a block has a hash, and whether others have the same."""
-        hash_ = self.hash[block]
-        if hash_ is not None:
-            self.because("", "hashed", *(("duplicate",) if len(self.index.get(hash_, ())) > 1 else ()))
 
     def state(self) -> dict[str, Any]:
         """What the attributes of the pool and its blocks show."""

@@ -5,6 +5,5 @@ needs, and `pool` is the block pool that students are given.
 """
 
 from reference.hybrid.engine import Hybrid
-from reference.hybrid.generate import generate
 
-__all__ = ["Hybrid", "generate"]
+__all__ = ["Hybrid"]

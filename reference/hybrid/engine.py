@@ -8,6 +8,7 @@ from reference.hybrid.fit import Sizes, fit
 from reference.hybrid.grouping import Layers, get_kv_cache_config, get_kv_cache_groups, uniform_waste, unify_page_size
 from reference.hybrid.lcm_allocator import LcmAllocator
 from reference.hybrid.manager import Manager
+from reference.oracle import function
 
 
 class Hybrid(Manager, LcmAllocator):
@@ -17,7 +18,7 @@ class Hybrid(Manager, LcmAllocator):
         self, policy: str, budget: int, page_bytes: Sizes, requests: tuple[Sizes, ...], weights: Sizes | None
     ) -> list[int]:
         """See `reference.hybrid.fit`."""
-        self.because("Part 2/fit", policy)
+        self.because("Part 2/fit")
         return list(fit(policy, budget, page_bytes, requests, weights))
 
     def unify(self, layers: Layers) -> list[Any]:
@@ -25,15 +26,8 @@ class Hybrid(Manager, LcmAllocator):
         self.because("Part 3/unify_page_size")
         return [[name, list(spec)] for name, spec in unify_page_size(layers)]
 
-    def group(self, layers: Layers) -> list[list[str]]:
-        """See `get_kv_cache_groups`."""
-        self.because("Part 3/get_kv_cache_groups")
-        return get_kv_cache_groups(layers)
-
-    def config(self, layers: Layers, available: int, override: int | None) -> dict[str, Any]:
-        """See `get_kv_cache_config`."""
-        self.because("Part 3/get_kv_cache_config", *(() if override is None else ("override",)))
-        return get_kv_cache_config(layers, available, override)
+    group = function("Part 3/get_kv_cache_groups", get_kv_cache_groups)
+    config = function("Part 3/get_kv_cache_config", get_kv_cache_config)
 
     def waste(self, layers: tuple[tuple[str, int, int], ...], num_tokens: int, num_encoder_tokens: int) -> str:
         """See `uniform_waste`; as numerator and denominator."""

@@ -22,7 +22,7 @@ def fit(
     Refuses an unknown policy and what LcmAllocator refuses.
     """
     if policy not in POLICIES:
-        raise Refused("ValueError", "Part 2/fit", "unknown-policy")
+        raise Refused("ValueError", "Part 2/fit")
     LcmAllocator().lcm(page_bytes, budget)
     sizes = dict(page_bytes)
     unit = gcd(*sizes.values())

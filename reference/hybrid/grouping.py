@@ -17,7 +17,7 @@ def unify_page_size(layers: Layers) -> Layers:
     """Return the layers with larger blocks where pages are smaller. Refuses sizes of which one is no multiple."""
     largest = max(_page_bytes(spec) for _, spec in layers)
     if any(largest % _page_bytes(spec) for _, spec in layers):
-        raise Refused("NotImplementedError", "Part 3/unify_page_size", "no-multiple")
+        raise Refused("NotImplementedError", "Part 3/unify_page_size")
     return tuple((name, (spec[0], spec[1] * (largest // _page_bytes(spec)), spec[2], spec[3])) for name, spec in layers)
 
 
@@ -69,7 +69,7 @@ def uniform_waste(layers: tuple[tuple[str, int, int], ...], num_tokens: int, num
     for kind, count, window in layers:
         keeps = {"full": num_tokens, "sliding": min(num_tokens, window), "cross": num_encoder_tokens}
         if kind not in keeps:
-            raise Refused("ValueError", "Part 3/uniform_waste", "another-kind")
+            raise Refused("ValueError", "Part 3/uniform_waste")
         allocated += count * (num_tokens + num_encoder_tokens)
         needed += count * keeps[kind]
     return 1 - Fraction(needed, allocated)

@@ -37,7 +37,7 @@ class LcmAllocator(Engine):
         """LcmAllocator(page_bytes, budget)."""
         self.because("Part 2/large-pages")
         if not page_bytes or min(size for _, size in page_bytes) < 1 or budget < 0:
-            raise Refused("ValueError", "Part 2/bad-sizes", "no-type" if not page_bytes else "bad-number")
+            raise Refused("ValueError", "Part 2/bad-sizes")
         self.page_bytes = dict(page_bytes)
         self.large_page_bytes = lcm(*self.page_bytes.values())
         self.num_large_pages = budget // self.large_page_bytes
@@ -52,35 +52,35 @@ class LcmAllocator(Engine):
         own = (page for page, owner in self.owner.items() if owner == request)
         small_id = self._lowest_empty(page_type, own)
         if small_id is not None:
-            self.because("Part 2/step-1", "step-1")
+            self.because("Part 2/step-1")
             return self._use(request, page_type, small_id)
         if self.free_large_pages:
-            self.because("Part 2/step-2", "step-2")
+            self.because("Part 2/step-2")
             return self._open(request, page_type, self.free_large_pages.pop(0))
         evictable = self._evictable_large_pages()
         if evictable:
-            self.because("Part 2/step-3", "step-3")
+            self.because("Part 2/step-3")
             _, page = min(evictable)
             self._close(page)
             return self._open(request, page_type, page)
         small_id = self._lowest_empty(page_type, (page for page, owner in self.owner.items() if owner is None))
         if small_id is not None:
-            self.because("Part 2/step-4", "step-4", "without-owner")
+            self.because("Part 2/step-4")
             return self._use(request, page_type, small_id)
         small_id = self._lowest_empty(page_type, self.owner)
         if small_id is not None:
-            self.because("Part 2/step-4", "step-4", "of-another")
+            self.because("Part 2/step-4")
             return self._use(request, page_type, small_id)
         cached = [(_key(slot), slot_id) for slot_id, slot in self.slots[page_type].items() if slot not in (EMPTY, USED)]
         if cached:
-            self.because("Part 2/step-5", "step-5")
+            self.because("Part 2/step-5")
             _, small_id = min(cached)
             return self._use(request, page_type, small_id)
-        raise Refused("null", "Part 2/no-step", "no-step")
+        raise Refused("null", "Part 2/no-step")
 
     def _check_type(self, page_type: str) -> None:
         if page_type not in self.page_bytes:
-            raise Refused("ValueError", "Part 2/unknown-type", "unknown-type")
+            raise Refused("ValueError", "Part 2/unknown-type")
 
     def _lowest_empty(self, page_type: str, pages: Iterable[int]) -> int | None:
         """The lowest empty slot of a type on one of these large pages, or None."""
@@ -93,7 +93,6 @@ class LcmAllocator(Engine):
         self.slots[page_type][small_id] = USED
         page = small_id // self.ratio[page_type]
         if self.owner[page] is None:
-            self.because("", "adopted")
             self.owner[page] = request
         return small_id
 
@@ -134,8 +133,7 @@ class LcmAllocator(Engine):
         self._check_type(page_type)
         slot = self.slots[page_type].get(small_id)
         if slot is None or slot == EMPTY or (slot == USED) is not used:
-            word = "no-such-slot" if slot is None else slot if isinstance(slot, str) else "evictable"
-            raise Refused("ValueError", "Part 2/wrong-state", word)
+            raise Refused("ValueError", "Part 2/wrong-state")
         return slot
 
     def free_page(self, page_type: str, small_id: int) -> None:
@@ -145,7 +143,6 @@ class LcmAllocator(Engine):
         self.slots[page_type][small_id] = EMPTY
         page = small_id // self.ratio[page_type]
         if all(slot == EMPTY for slot in self._cut(page)[1].values()):
-            self.because("Part 2/free", "last-slot")
             self._close(page)
             self.free_large_pages.append(page)
 
@@ -163,7 +160,7 @@ class LcmAllocator(Engine):
 
     def remove(self, request: str) -> None:
         """remove_request(request): its pages have no owner any more."""
-        self.because("Part 2/remove_request", *(() if request in self.owner.values() else ("owns-nothing",)))
+        self.because("Part 2/remove_request")
         self.owner = {page: None if owner == request else owner for page, owner in self.owner.items()}
 
     def offset(self, page_type: str, small_id: int) -> int:
@@ -171,7 +168,7 @@ class LcmAllocator(Engine):
         self.because("Part 2/byte_offset")
         self._check_type(page_type)
         if not 0 <= small_id < self.num_large_pages * self.ratio[page_type]:
-            raise Refused("ValueError", "Part 2/byte_offset", "outside")
+            raise Refused("ValueError", "Part 2/byte_offset")
         return small_id * self.page_bytes[page_type]
 
     def state(self) -> dict[str, Any]:

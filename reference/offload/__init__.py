@@ -1,11 +1,5 @@
 """The assignment `offload`: a KV cache in CPU memory, loaded layer by layer.
 
-`block_manager` has Part 1, `engine` Part 2, `runner` Part 3, each written for a device that is given to it. `device`
-says what a device can do, and has one that only notes its calls; `oracle` plays operations on them.
+`block_manager` has Part 1, `engine` Part 2, `runner` Part 3. The device (Part 0)
+and the sizes of the model are given to them.
 """
-
-from reference.offload.explore import explore
-from reference.offload.generate import generate
-from reference.offload.oracle import Offload
-
-__all__ = ["Offload", "explore", "generate"]

@@ -12,7 +12,7 @@ class HybridKVCacheManager:
 
     def __init__(self, num_cpu_blocks: int, block_size: int) -> None:
         if num_cpu_blocks < 1 or block_size < 1:
-            raise Refused("ValueError", "Part 1/manager", "below-one")
+            raise Refused("ValueError", "Part 1/manager")
         self.block_size = block_size
         self.free_cpu_blocks = list(range(num_cpu_blocks))
         self.block_tables: dict[SeqId, list[int]] = {}
@@ -22,12 +22,12 @@ class HybridKVCacheManager:
     def allocate_cpu_only(self, seq_id: SeqId, num_tokens: int) -> list[int]:
         """Give a new sequence its blocks."""
         if num_tokens < 1:
-            raise Refused("ValueError", "Part 1/allocate-refused", "no-tokens")
+            raise Refused("ValueError", "Part 1/allocate-refused")
         if seq_id in self.block_tables:
-            raise Refused("ValueError", "Part 1/allocate-refused", "exists")
+            raise Refused("ValueError", "Part 1/allocate-refused")
         needed = -(-num_tokens // self.block_size)
         if needed > len(self.free_cpu_blocks):
-            raise Refused("RuntimeError", "Part 1/allocate-refused", "too-few-free")
+            raise Refused("RuntimeError", "Part 1/allocate-refused")
         self.block_tables[seq_id] = [self.free_cpu_blocks.pop(0) for _ in range(needed)]
         self.lengths[seq_id] = num_tokens
         self.offloaded[seq_id] = 0
@@ -42,7 +42,7 @@ class HybridKVCacheManager:
         """Let a sequence grow by a token. Return the block that it took, -1 for none."""
         self._check_known(seq_id)
         if not self.can_append(seq_id):
-            raise Refused("RuntimeError", "Part 1/append", "none-free")
+            raise Refused("RuntimeError", "Part 1/append")
         block = -1
         if self._needs_block(seq_id):
             block = self.free_cpu_blocks.pop(0)
@@ -54,7 +54,7 @@ class HybridKVCacheManager:
         """Say that so many tokens are in the CPU cache."""
         self._check_known(seq_id)
         if not self.offloaded[seq_id] <= num_tokens <= self.lengths[seq_id]:
-            raise Refused("ValueError", "Part 1/mark", "shrinks" if num_tokens < self.offloaded[seq_id] else "too-long")
+            raise Refused("ValueError", "Part 1/mark")
         self.offloaded[seq_id] = num_tokens
 
     def deallocate(self, seq_id: SeqId) -> None:
@@ -85,7 +85,7 @@ class HybridKVCacheManager:
 
     def _check_known(self, seq_id: SeqId) -> None:
         if seq_id not in self.block_tables:
-            raise Refused("KeyError", "Part 1/unknown", "unknown")
+            raise Refused("KeyError", "Part 1/unknown")
 
     def _needs_block(self, seq_id: SeqId) -> bool:
         return self.lengths[seq_id] % self.block_size == 0

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reference.offload.device import Buf, Config, Device, Range
 from reference.oracle import Refused
+
+Range = tuple[Any, int, int]
+"""Rows of a buffer, from the first to the one before the last number."""
 
 
 class OffloadEngine:
     """The storage, and what moves rows between its parts."""
 
-    def __init__(self, dev: Device, cfg: Config) -> None:
+    def __init__(self, dev: Any, cfg: Any) -> None:
         self.dev, self.cfg = dev, cfg
         self.compute_stream, self.copy_stream = dev.stream("compute"), dev.stream("copy")
         rows = cfg.num_layers * cfg.num_cpu_blocks * cfg.block_size
@@ -37,9 +39,9 @@ class OffloadEngine:
     ) -> None:
         """Copy the keys and values of a layer to its blocks."""
         if total_tokens < 1:
-            raise Refused("ValueError", "Part 2/offload-refused", "no-tokens")
+            raise Refused("ValueError", "Part 2/offload-refused")
         if len(cpu_block_ids) < self._blocks(total_tokens):
-            raise Refused("ValueError", "Part 2/offload-refused", "too-few-blocks")
+            raise Refused("ValueError", "Part 2/offload-refused")
         self._begin_after_compute()
         for token in range(0, total_tokens, self.cfg.block_size):
             rows = min(self.cfg.block_size, total_tokens - token)
@@ -53,9 +55,9 @@ class OffloadEngine:
     ) -> None:
         """Copy the first tokens of a layer to a buffer of the ring, when nothing reads it any more."""
         if not 1 <= valid_tokens <= self.cfg.max_seq_len:
-            raise Refused("ValueError", "Part 2/load-refused", "no-such-length")
+            raise Refused("ValueError", "Part 2/load-refused")
         if len(cpu_block_table) < self._blocks(valid_tokens):
-            raise Refused("ValueError", "Part 2/load-refused", "too-few-blocks")
+            raise Refused("ValueError", "Part 2/load-refused")
         self.dev.wait(self.copy_stream, self.compute_done[buffer_idx])
         for token in range(0, valid_tokens, self.cfg.block_size):
             rows = min(self.cfg.block_size, valid_tokens - token)
@@ -81,7 +83,7 @@ class OffloadEngine:
     def store_decode_kv(self, layer_id: int, pos: int, k: Any, v: Any) -> None:
         """Put the keys and values of a new token into the decode buffers."""
         if not 0 <= pos < self.cfg.block_size:
-            raise Refused("ValueError", "Part 2/store-refused", "no-such-row")
+            raise Refused("ValueError", "Part 2/store-refused")
         (keys, row, _), (values, _, _) = self.get_decode_kv(layer_id, pos, pos + 1)
         self.dev.copy((keys, row, row + 1), k, self.compute_stream)
         self.dev.copy((values, row, row + 1), v, self.compute_stream)
@@ -94,7 +96,7 @@ class OffloadEngine:
     def offload_decode_buffer(self, cpu_block: int, start: int) -> None:
         """Flush the decode buffers of all layers from a row on to the same rows of a block."""
         if not 0 <= start < self.cfg.block_size:
-            raise Refused("ValueError", "Part 2/flush-refused", "no-such-row")
+            raise Refused("ValueError", "Part 2/flush-refused")
         self._begin_after_compute()
         rows = self.cfg.block_size - start
         for layer in range(self.cfg.num_layers):
@@ -104,13 +106,15 @@ class OffloadEngine:
         self._wait_until_arrived()
 
     def _blocks(self, tokens: int) -> int:
-        return -(-tokens // self.cfg.block_size)
+        blocks: int = -(-tokens // self.cfg.block_size)
+        return blocks
 
     def _cpu_row(self, layer: int, block: int) -> int:
         """The first row of a block of a layer in the CPU caches."""
-        return (layer * self.cfg.num_cpu_blocks + block) * self.cfg.block_size
+        row: int = (layer * self.cfg.num_cpu_blocks + block) * self.cfg.block_size
+        return row
 
-    def _copy(self, to: tuple[Buf, int], of: tuple[Buf, int], rows: int) -> None:
+    def _copy(self, to: tuple[Any, int], of: tuple[Any, int], rows: int) -> None:
         """Copy rows, from the first of each on."""
         self.dev.copy((to[0], to[1], to[1] + rows), (of[0], of[1], of[1] + rows), self.copy_stream)
 

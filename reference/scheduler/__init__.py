@@ -3,8 +3,6 @@
 The pool under the scheduler is the engine of the block pool assignment, which holds the same facts.
 """
 
-from reference.scheduler.explore import explore
-from reference.scheduler.generate import generate
 from reference.scheduler.scheduler import Scheduler
 
-__all__ = ["Scheduler", "explore", "generate"]
+__all__ = ["Scheduler"]

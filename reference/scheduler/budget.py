@@ -13,14 +13,14 @@ def page_size_bytes(block_size: int, num_kv_heads: int, head_size: int, itemsize
 def available_kv_memory(total: int, utilization_percent: int, weights: int, peak_activation: int, other: int) -> int:
     """What is left of the share that may be used. Raises `Refused` for a percentage outside 1 to 100."""
     if utilization_percent not in range(1, 101):
-        raise Refused("ValueError", "Task 5/percent", "percent")
+        raise Refused("ValueError", "Task 5/percent")
     return total * utilization_percent // 100 - weights - peak_activation - other
 
 
 def get_num_blocks(available: tuple[int, ...], page_bytes: int, num_layers: int, override: int | None) -> int:
     """The blocks for which every worker has room, or the override. Raises `Refused` for no workers."""
     if not available:
-        raise Refused("ValueError", "Task 5/no-workers", "no-workers")
+        raise Refused("ValueError", "Task 5/no-workers")
     if override is not None:
         return override
     return min(max(memory // (page_bytes * num_layers), 0) for memory in available)
@@ -30,7 +30,7 @@ def check_enough_memory(available: int, max_model_len: int, block_size: int, pag
     """The bytes of one request of `max_model_len` tokens. Raises `Refused` where they are more than there are."""
     needed = _blocks(max_model_len, block_size) * page_bytes * num_layers
     if available <= 0 or needed > available:
-        raise Refused("ValueError", "Task 5/not-enough", "nothing-left" if available <= 0 else "not-enough")
+        raise Refused("ValueError", "Task 5/not-enough")
     return needed
 
 

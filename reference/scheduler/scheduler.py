@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.block_pool import Manager
 from reference.operation import Operation, Reply
-from reference.oracle import CannotGoOn, Engine, Refused
+from reference.oracle import CannotGoOn, Engine, Refused, function
 from reference.scheduler import budget, fragmentation
 
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
@@ -46,9 +46,7 @@ class Scheduler(Engine):
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
         self.spoiled = False  # whether the caller emptied what the last `schedule` returned
-        self.awaits_update = (
-            False  # whether the last `schedule` was called here: a state that is taken over awaits none
-        )
+        self.awaits_update = False  # whether `schedule` was called here last; a state that is taken over awaits none
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
@@ -64,7 +62,7 @@ class Scheduler(Engine):
     ) -> None:  # fmt: skip
         """A new manager, and Scheduler(manager, max_num_seqs, ..., reserve_full) on it."""
         if max_num_seqs < 1 or max_num_batched_tokens < 1 or threshold < 0 or policy not in ("fcfs", "priority"):
-            raise Refused("ValueError", "Task 1/constructor", "bad-argument")
+            raise Refused("ValueError", "Task 1/constructor")
         self.because("Task 1/constructor")
         self.restore(type(self)().state())  # forgets the old ones
         made_with = [num_blocks, block_size, caching, max_num_seqs, max_num_batched_tokens, threshold, policy]
@@ -73,17 +71,15 @@ class Scheduler(Engine):
 
     def add(self, request: str, tokens: tuple[int, ...], max_tokens: int, priority: int, arrival: int) -> None:
         """add_request(Request(...))."""
-        self.because("Task 1/add_request")
         if request in (*self.waiting, *self.running):
-            raise Refused("ValueError", "Task 1/same-id", "same-id")
+            raise Refused("ValueError", "Task 1/same-id")
         if not tokens or max_tokens < 1:
-            raise Refused("ValueError", "Task 1/empty", "empty-prompt" if not tokens else "no-output")
+            raise Refused("ValueError", "Task 1/empty")
         if -(-(len(tokens) + max_tokens) // self.kv.block_size) > self.kv.num_blocks - 1:
-            raise Refused("ValueError", "Task 1/never-fits", "never-fits")
-        self.because("Task 1/add_request", *(["again"] if request in self.requests else []))
+            raise Refused("ValueError", "Task 1/never-fits")
         self.requests[request] = Request(list(tokens), max_tokens, priority, arrival)
         self.kv.new(request, tokens)
-        self.because("Task 1/add_request", self._policy)
+        self.because("Task 1/add_request")
         self._wait(request, at_front=False)
 
     def _wait(self, request: str, *, at_front: bool) -> None:
@@ -141,7 +137,6 @@ class Scheduler(Engine):
             tokens = self._share(len(self.requests[request].tokens) - self.requests[request].computed)
             while not self._allocate(request, tokens, []):
                 victim = self.running[-1] if self._policy == "fcfs" else max(self.running, key=self._key)
-                self.because("Task 2/victim", "self" if victim == request else "other", self._policy)
                 self._preempt(victim)
                 preempted.append(victim)
                 if victim == request:
@@ -154,7 +149,7 @@ class Scheduler(Engine):
         known = self.requests[victim]
         self.because("Task 2/preempt")
         if self.scheduled.pop(victim, None) is not None:
-            self.because("Task 2/refund", "refund")
+            self.because("Task 2/refund")
         self.running.remove(victim)
         self._free(victim)
         known.computed, known.status = 0, PREEMPTED
@@ -171,17 +166,15 @@ class Scheduler(Engine):
             self._tell_pool(request)
             hits = self.kv.hits_of(request)
             hit_tokens = len(hits) * self.kv.block_size
-            self.because("Task 2/admission", "hits" if hits else "no-hits")
+            self.because("Task 2/admission")
             if self.settings[7] and not self._has_room(len(known.tokens), hits):
-                self.because("Task 2/reserve-full", "reserve-full")
+                self.because("Task 2/reserve-full")
                 break
             tokens = self._share(len(known.tokens) - hit_tokens)
-            self.because("", *(("part",) if tokens < len(known.tokens) - hit_tokens else ()))
             if not self._allocate(request, tokens, hits):
-                self.because("Task 2/nobody-overtakes", "no-room")
+                self.because("Task 2/nobody-overtakes")
                 break
             (new if known.status == WAITING else resumed).append(request)
-            self.because("", *(("resumed",) if known.status == PREEMPTED else ()))
             self.running.append(self.waiting.pop(0))
             known.computed, known.status = hit_tokens, RUNNING
             self.scheduled[request] = tokens
@@ -196,18 +189,18 @@ class Scheduler(Engine):
 
     def update(self) -> list[str]:
         """The model has run: each scheduled request gets its tokens, a complete one its sample."""
-        self.because("Task 3/update", *(["spoiled"] if self.spoiled else []))
+        self.because("Task 3/update")
         self.awaits_update, self.spoiled = False, False
         finished = []
         for request in [request for request in self.running if request in self.scheduled]:
             known = self.requests[request]
             known.computed += self.scheduled[request]
-            self.because("Task 3/sample", "complete" if known.computed == len(known.tokens) else "partial")
+            self.because("Task 3/sample")
             if known.computed == len(known.tokens):
                 known.outputs.append(self._sample(known))
                 self._tell_pool(request)
                 if len(known.outputs) == known.max_tokens:
-                    self.because("Task 3/finished", "finished")
+                    self.because("Task 3/finished")
                     self._leave(request)
                     finished.append(request)
         self.scheduled = {}
@@ -233,8 +226,8 @@ class Scheduler(Engine):
     def abort(self, request: str) -> bool:
         """Take a request out, wherever it is."""
         if request not in (*self.waiting, *self.running):
-            raise Refused("false", "Task 4/abort-unknown", "unknown")
-        self.because("Task 4/abort", "waiting" if request in self.waiting else "running")
+            raise Refused("false", "Task 4/abort-unknown")
+        self.because("Task 4/abort")
         self._leave(request)
         return True
 
@@ -242,7 +235,7 @@ class Scheduler(Engine):
         """reset_prefix_cache(preempt_running)."""
         if self.awaits_update:
             raise CannotGoOn("reset_prefix_cache is never called between schedule and update")
-        self.because("Task 4/reset", "preempting" if preempt_running else "plain")
+        self.because("Task 4/reset")
         for victim in reversed(self.running) if preempt_running else ():
             self._preempt(victim)
         return self.kv.reset_prefix_cache()
@@ -254,39 +247,16 @@ class Scheduler(Engine):
 
     # Tasks 5 and 6: functions
 
-    def page_size_bytes(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/page_size_bytes")
-        return budget.page_size_bytes(*arguments)
-
-    def available_kv_memory(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/available_kv_memory")
-        return budget.available_kv_memory(*arguments)
-
-    def get_num_blocks(self, available: tuple[int, ...], page_bytes: int, layers: int, override: int | None) -> int:
-        """See `budget`."""
-        self.because("Task 5/get_num_blocks")
-        return budget.get_num_blocks(available, page_bytes, layers, override)
-
-    def check_enough_memory(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/check_enough_memory")
-        return budget.check_enough_memory(*arguments)
-
-    def estimate_max_model_len(self, *arguments: int) -> int:
-        """See `budget`."""
-        self.because("Task 5/estimate_max_model_len")
-        return budget.estimate_max_model_len(*arguments)
-
-    def max_concurrency(self, *arguments: int) -> float:
-        """See `budget`."""
-        self.because("Task 5/max_concurrency")
-        return budget.max_concurrency(*arguments)
+    page_size_bytes = function("Task 5/page_size_bytes", budget.page_size_bytes)
+    available_kv_memory = function("Task 5/available_kv_memory", budget.available_kv_memory)
+    get_num_blocks = function("Task 5/get_num_blocks", budget.get_num_blocks)
+    check_enough_memory = function("Task 5/check_enough_memory", budget.check_enough_memory)
+    estimate_max_model_len = function("Task 5/estimate_max_model_len", budget.estimate_max_model_len)
+    max_concurrency = function("Task 5/max_concurrency", budget.max_concurrency)
 
     def simulate(self, policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[Any, ...]) -> list[Any]:
         """See `fragmentation`."""
-        self.because("Task 6/paged" if policy == "paged" else "Task 6/buddy", policy)
+        self.because("Task 6/paged" if policy == "paged" else "Task 6/buddy")
         return fragmentation.simulate(policy, slots, max_len, block_size, lengths)
 
     # The manager that is given

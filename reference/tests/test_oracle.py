@@ -16,10 +16,8 @@ class Counter(Engine):
     def up(self, by: int) -> int:
         """Count."""
         self.because("1/up")
-        if by > 1:
-            self.because("", "in-large-steps")
         if self.count + by > 2:
-            raise Refused("ValueError", "1/most", "full")
+            raise Refused("ValueError", "1/most")
         self.count += by
         return self.count
 
@@ -38,11 +36,11 @@ def up(by: int) -> Operation:
     return Operation(name="up", arguments=(by,))
 
 
-def test_a_reply_has_the_sentence_that_decided_and_its_circumstances() -> None:
-    """Circumstances add up; an empty sentence leaves the one before."""
+def test_a_reply_has_the_sentence_that_decided() -> None:
+    """It is the last one that the engine named."""
     counter = Counter()
 
-    assert counter.apply(up(2)) == Reply(text="2", clause="1/up", circumstances=frozenset({"in-large-steps"}))
+    assert counter.apply(up(2)) == Reply(text="2", clause="1/up")
 
 
 def test_a_refusal_has_its_own_sentence_and_changes_nothing() -> None:
@@ -52,7 +50,7 @@ def test_a_refusal_has_its_own_sentence_and_changes_nothing() -> None:
 
     refused = counter.apply(up(1))
 
-    assert refused == Reply(text="ValueError", refused=True, clause="1/most", circumstances=frozenset({"full"}))
+    assert refused == Reply(text="ValueError", refused=True, clause="1/most")
     assert counter.state() == {"count": 2}
 
 

@@ -436,6 +436,8 @@ def lab() -> Lab:
         "block_pool",
         "Block pool: a prefix-caching KV-cache manager",
         "reference.block_pool:Manager",
+        traces="grader.labs.block_pool.traces",
+        circumstances="grader.labs.block_pool.situations:circumstances",
         invariants=broken,
         smalls="grader.labs.block_pool.small:SMALL",
         mend=mend,
@@ -456,10 +458,8 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
 
 def _of_the_queue(state: dict[str, Any]) -> Iterator[str]:
     free = state["free"]
-    yield from (
-        f"block {block} is in the queue twice"
-        for block in sorted({number for number in free if free.count(number) > 1})
-    )
+    twice = sorted({number for number in free if free.count(number) > 1})
+    yield from (f"block {block} is in the queue twice" for block in twice)
     if state["back"] != free[::-1]:
         yield "the queue read backwards differs from the queue read forwards"
     if state["num_free"] != len(free):

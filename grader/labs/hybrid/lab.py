@@ -259,6 +259,8 @@ def lab() -> Lab:
         "hybrid",
         "A hybrid memory allocator: layers of different kinds in one memory",
         "reference.hybrid:Hybrid",
+        traces="grader.labs.hybrid.traces",
+        circumstances="grader.labs.hybrid.situations:circumstances",
         given={"block_pool": Path(__file__).parent / "given" / "block_pool.py"},
         invariants=broken,
         charts=charts,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grader.labs.offload.dense import Array, rows_of_fill
-from grader.labs.offload.replay import CPU, DECODE, RING, Log, Replay, agreeing, contents_of, held
-from grader.labs.offload.sentences import Wrong
+from grader.labs.offload.device import CPU, DECODE, RING
+from grader.labs.offload.replay import Log, Replay, agreeing, contents_of, held
+from grader.labs.offload.sentences import Findings
 
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
 _MOST_SHOWN = 3
@@ -78,19 +79,18 @@ class EngineCase:
         if name in ("offload", "load", "store", "flush"):
             getattr(self, name)(*arguments)
 
-    def compare(self, log: Log) -> tuple[list[tuple[str, Wrong]], bool]:
-        """What is known and does not lie there, and whether the last operation left a buffer that it had to write.
+    def compare(self, findings: Findings, log: Log) -> bool:
+        """Find what is known and does not lie there. Return whether a buffer that was to be written was not.
 
-        The right rows are put there, so that each is told once.
+        Wrong rows become the right ones, so that each is reported once.
         """
-        findings: list[tuple[str, Wrong]] = []
         idle = False
         for name, known in self.known.items():
             contents = contents_of(self.replay, name)
             places = [row for row in self.touched.get(name, ()) if not np.isnan(known[row]).any()]
             if contents is None:
                 if name in self.touched:
-                    findings.append((_PARTS[name], Wrong(f"there is no {name}")))
+                    findings.add(_PARTS[name], f"there is no {name}")
                     idle = True
                 continue
             right = agreeing(contents, known)
@@ -98,10 +98,9 @@ class EngineCase:
             idle = idle or (unwritten and not log.writes(self.replay.storage.get(name)))
             wrong = ~np.isnan(known).any(axis=-1) & ~right
             for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
-                text = f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}"
-                findings.append((_PARTS[name], Wrong(text)))
+                findings.add(_PARTS[name], f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}")
             contents[wrong] = known[wrong]
-        return findings, idle
+        return idle
 
     def _put(self, name: str, places: list[int], rows: Array) -> None:
         self.known[name][places] = rows

@@ -10,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grader.labs.offload.dense import Array, model_of, pair_lengths
-from grader.labs.offload.device import VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan, WrongEntry
+from grader.labs.offload.device import CPU, DECODE, RING, VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan
+from grader.labs.offload.given.offload_device import DeviceError
 from grader.labs.offload.races import Race, Races, StreamWork
 from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule, may_hold_garbage
-
-CPU = ("k_cache_cpu", "v_cache_cpu")
-RING = ("layer_k_cache", "layer_v_cache")
-DECODE = ("decode_k_buffer", "decode_v_buffer")
-"""The names of the buffers of the storage, for keys and for values."""
 
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""
 _ENTRY_COST = 200
+_MOST_WHY = 100
 _READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
 """Work that computes nothing of what it reads."""
 _NO_HOLES = np.zeros(1, dtype=bool)
@@ -95,11 +92,9 @@ class Replay:
         for number, entry in enumerate(entries):
             try:
                 call = self.device.take(entry)
-            except WrongEntry as error:
-                name = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else "it"
-                raise CannotJudge(
-                    f"entry {number + 1} of its log is not one that the device writes: {name[:20]} {error}"
-                ) from error
+            except DeviceError as error:
+                what = f"entry {number + 1} of its log is not one that the device writes"
+                raise CannotJudge(f"{what}: {str(error)[:_MOST_WHY]}") from error
             self._pay(call)
             self._do(call, log)
         log.entries = len(entries)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from grader.labs.offload.dense import Array, Computed, Layer
-from grader.labs.offload.device import RowSpan
+from grader.labs.offload.device import CPU, DECODE, RING, RowSpan
 from grader.labs.offload.races import StreamWork, serialised
 from grader.labs.offload.replay import (
-    CPU,
-    RING,
     Cache,
     Log,
     Replay,
@@ -25,13 +23,10 @@ from grader.labs.offload.replay import (
     same,
     same_keys,
 )
-from grader.labs.offload.sentences import Wrong, serial
+from grader.labs.offload.sentences import Findings, garbage, serial
 
-IDLE = "idle"
-"""The part of a finding that says what a call did not do at all: its sentence is one word."""
-
-Finding = tuple[str, Wrong]
-"""A part of the state, and what is wrong with it."""
+_WRITTEN = {"offloaded": CPU, "stored": DECODE}
+"""A call that wrote into these buffers did so much of its work, if at wrong places."""
 
 
 @dataclass(slots=True)
@@ -73,27 +68,29 @@ class RunnerCase:
     replay: Replay
     rows: dict[tuple[str, int], Array] = field(default_factory=dict)
     """The reference's rows of each token, by "k" or "v" and layer."""
+    before: Before | None = None
+    """What the present decode begins with."""
 
-    def prefill(self, log: Log, tokens: Sequence[int], table: list[int]) -> list[Finding]:
-        """What is wrong after an accepted prefill into the blocks of a table."""
+    def prefill(self, findings: Findings, log: Log, tokens: Sequence[int], table: list[int]) -> None:
+        """Find what is wrong after an accepted prefill into the blocks of a table."""
         model = self.replay.memory.model
         layers, logits = model.prompt(tokens)
         masked = _Masked("causal=False", lambda: model.prompt(tokens, causal=False))
-        findings: list[Finding] = []
         for number, layer in enumerate(layers):
             self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
             own = self._own(log, number, layer, masked=masked, findings=findings)
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
-                findings += self._stored((kind, number), (rows, mine), 0, "cpu")
-        return [*findings, *self._logits(logits, masked)]
+                self._check_stored(findings, (kind, number), (rows, mine), 0)
+        self._check_logits(findings, logits, masked)
+        self._close(findings, log)
 
-    def begin_decode(self, position: int, table: list[int], offloaded: int) -> Before:
+    def begin_decode(self, position: int, table: list[int], offloaded: int) -> None:
         """Look at what a decode begins with. Where garbage lies, the reference's row takes its place."""
         size = self.replay.config.block_size
         offloaded = max(0, min(offloaded, position))
         start, end = offloaded % size, position % size
-        before = Before(position, table, offloaded, offloaded + end - start == position)
+        self.before = before = Before(position, table, offloaded, offloaded + end - start == position)
         for layer in range(self.replay.config.num_layers):
             for kind in "kv":
                 cached, waiting = range(offloaded), range(start, max(start, end))
@@ -102,10 +99,12 @@ class RunnerCase:
                     fill_gaps(self.replay, (kind, layer), table=table, cached=cached, rows=waiting, right=right)
                 before.cached[kind, layer] = cpu_rows(self.replay, (kind, layer), table, cached)
                 before.waiting[kind, layer] = decode_rows(self.replay, (kind, layer), waiting)
-        return before
 
-    def decode(self, log: Log, token: int, before: Before, table: list[int]) -> list[Finding]:
-        """What is wrong after an accepted decode; `table` is the program's after it."""
+    def decode(self, findings: Findings, log: Log, token: int, table: list[int]) -> None:
+        """Find what is wrong after an accepted decode that was begun; `table` is the program's after it."""
+        before, self.before = self.before, None
+        if before is None:
+            return
         model, size = self.replay.memory.model, self.replay.config.block_size
         pairs = [
             (
@@ -116,62 +115,85 @@ class RunnerCase:
         ]
         layers, logits = model.token(token, before.position, pairs)
         masked = _Masked("causal=True", lambda: model.token(token, before.position, pairs, causal=True))
-        findings: list[Finding] = []
         row = before.position % size
         for number, layer in enumerate(layers):
             own = self._own(log, number, layer, masked=masked, findings=findings)
             new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
-                findings += self._stored((kind, number), (rows, mine), before.position, "decode")
+                self._check_stored(findings, (kind, number), (rows, mine), before.position, is_decode=True)
                 right = self.rows.get((kind, number))
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
-        findings += self._flushed(before, table)
-        findings += self._logits(logits, masked)
-        if not before.consistent:  # nothing follows from such an offloaded length; that it is wrong is told elsewhere
-            findings = [(part, wrong) for part, wrong in findings if part not in ("values", "logits")]
-        return findings
+        self._check_flushed(findings, before, table)
+        self._check_logits(findings, logits, masked)
+        if not before.consistent:  # nothing follows from such an offloaded length, which `tracking` shows
+            findings.drop("values", "logits")
+        self._check_loads(findings, log, before)
+        self._close(findings, log)
 
-    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: list[Finding]) -> Layer:
-        """What the program itself computed in a layer; what differs from the model is added to `findings`."""
+    def _check_loads(self, findings: Findings, log: Log, before: Before) -> None:
+        """Find what a decode step orders too much, and layers that it did not load."""
+        copies: dict[int, list[StreamWork]] = {}
+        for work, load in _loads(self.replay, log):
+            copies.setdefault(load[0], []).append(work)
+        attentions = [work for work in log.works if work.call.name == "attention"]
+        ends = {work.call.arguments["layer"]: work for work in log.works if work.call.name == "o_proj"}
+        for pair in serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers):
+            findings.add("overlap", serial(pair, self.replay))
+        if len(copies) < self.replay.config.num_layers and before.offloaded:
+            findings.add("ring", "not every layer was loaded")
+            findings.undone.add("loaded")
+
+    def _close(self, findings: Findings, log: Log) -> None:
+        """Work that was done at a wrong place was done; garbage that was read comes before what it led to."""
+        storage = self.replay.storage
+        written = {name for name, number in storage.items() if log.writes(number)}
+        findings.undone -= {word for word, names in _WRITTEN.items() if written.issuperset(names)}
+        if log.garbage and findings.has("values", "logits"):
+            findings.wrong.insert(0, ("values", garbage(*log.garbage[0], self.replay)))
+
+    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: Findings) -> Layer:
+        """What the program itself computed in a layer; what differs from the model is wrong."""
         own = []
         for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
             rows = np.concatenate(results[number]) if number in results else np.empty((0, right.shape[1]))
             if len(rows) != len(right):
-                text = f"layer {number}: {kind}_proj computed {len(rows)} rows in this call, of {len(right)}"
-                findings.append(("values", Wrong(text)))
+                findings.add(
+                    "values", f"layer {number}: {kind}_proj computed {len(rows)} rows in this call, of {len(right)}"
+                )
                 own.append(right)
                 continue
             wrong = np.flatnonzero(~agreeing(rows, right))
             if len(wrong):
                 text = f"layer {number}: {kind} of row {wrong[0]} of this call is not the model's"
-                is_first = all(part != "values" for part, _ in findings)
+                is_first = not findings.has("values")
                 if is_first and number and masked.explains(number, kind, rows):
                     text += f", but what attention with {masked.flag} in layer {number - 1} leads to"
                 elif is_first and number:
                     text += f", though layer {number - 1} began right: its attention, or what follows, is wrong"
-                findings.append(("values", Wrong(text)))
+                findings.add("values", text)
             own.append(rows)
         return Layer(*own)
 
-    def _stored(self, of: Cache, rows: tuple[Array, Array], first: int, part: str) -> list[Finding]:
-        """What is wrong with stored rows: their place, and where that is right their rotation."""
-        (kind, layer), where = of, "the CPU cache" if part == "cpu" else "the decode buffer"
+    def _check_stored(
+        self, findings: Findings, of: Cache, rows: tuple[Array, Array], first: int, *, is_decode: bool = False
+    ) -> None:
+        """Find what is wrong with stored rows: their place, and where that is right their rotation."""
+        (kind, layer), where = of, "the decode buffer" if is_decode else "the CPU cache"
         stored, mine = rows
         config, model = self.replay.config, self.replay.memory.model
         placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
-        idle = "offloaded" if part == "cpu" else "stored"
-        findings: list[Finding] = [(IDLE, Wrong(idle))] if np.isnan(stored).all() else []
+        if np.isnan(stored).all():
+            findings.undone.add("stored" if is_decode else "offloaded")
         for place in np.flatnonzero(~placed)[:3]:
             text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
-            findings.append((part, Wrong(text)))
+            findings.add("decode" if is_decode else "cpu", text)
         if kind == "k":
             turned = placed & ~agreeing(stored, model.rotary(mine, first))
             for place in np.flatnonzero(turned)[:1]:
                 token = int(first + place)
                 text = f"layer {layer}: the cached k of token {token} is not rotated for position {token}"
-                findings.append(("values", Wrong(text + self._turned(stored[place], mine[place], token))))
-        return findings
+                findings.add("values", text + self._turned(stored[place], mine[place], token))
 
     def _turned(self, stored: Array, mine: Array, token: int) -> str:
         """How the key of a token is rotated instead, in words; "" where that is not plain."""
@@ -181,18 +203,18 @@ class RunnerCase:
         near = (other for other in (token + 1, token - 1) if other >= 0)
         return next((f", but for {it}" for it in near if agreeing(stored[None], turn(mine[None], it))[0]), "")
 
-    def _flushed(self, before: Before, table: list[int]) -> list[Finding]:
-        """What a decode did to the CPU cache: a full block is flushed, and nothing else changes."""
+    def _check_flushed(self, findings: Findings, before: Before, table: list[int]) -> None:
+        """Find what a decode did wrong to the CPU cache: a full block is flushed, and nothing else changes."""
         size = self.replay.config.block_size
         full = before.position % size == size - 1
         block = before.position // size * size
-        findings: list[Finding] = []
         for layer in range(self.replay.config.num_layers):
             for kind in "kv":
                 now = cpu_rows(self.replay, (kind, layer), before.table, range(before.offloaded))
                 for token in np.flatnonzero(~same(now, before.cached[kind, layer]))[:1]:
-                    text = f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
-                    findings.append(("flush", Wrong(text)))
+                    findings.add(
+                        "flush", f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
+                    )
                 if full:
                     rows = range(before.start(size), size)
                     tokens = range(block + rows.start, block + size)
@@ -200,31 +222,22 @@ class RunnerCase:
                     right = agreeing(arrived, decode_rows(self.replay, (kind, layer), rows))
                     for place in np.flatnonzero(~right)[:1]:
                         where = f"row {rows[place]} of block {before.position // size} of the table"
-                        text = f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
-                        findings.append(("flush", Wrong(text)))
-        return findings
+                        findings.add(
+                            "flush", f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
+                        )
 
-    def _logits(self, right: Array, masked: _Masked) -> list[Finding]:
+    def _check_logits(self, findings: Findings, right: Array, masked: _Masked) -> None:
         held_row = self.replay.rows("logits", 0, 1)
         if held_row is None or held_row.shape != right.shape:
-            return [(IDLE, Wrong("logits")), ("logits", Wrong("there are no logits in self.logits"))]
-        if agreeing(held_row, right)[0]:
-            return []
-        if np.isnan(held_row).any():
-            return [(IDLE, Wrong("logits")), ("logits", Wrong("self.logits holds garbage"))]
-        if agreeing(held_row, masked.computed()[1])[0]:
-            return [("logits", Wrong(f"the logits are those of attention with {masked.flag}"))]
-        return [("logits", Wrong("the logits are not the model's"))]
-
-    def overlap(self, log: Log) -> list[Finding]:
-        """What a decode step orders too much."""
-        copies: dict[int, list[StreamWork]] = {}
-        for work, load in _loads(self.replay, log):
-            copies.setdefault(load[0], []).append(work)
-        attentions = [work for work in log.works if work.call.name == "attention"]
-        ends = {work.call.arguments["layer"]: work for work in log.works if work.call.name == "o_proj"}
-        pairs = serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers)
-        return [("overlap", serial(pair, self.replay)) for pair in pairs]
+            findings.undone.add("logits")
+            findings.add("logits", "there are no logits in self.logits")
+        elif np.isnan(held_row).any():
+            findings.undone.add("logits")
+            findings.add("logits", "self.logits holds garbage")
+        elif not agreeing(held_row, right)[0]:
+            is_masked = agreeing(held_row, masked.computed()[1])[0]
+            of = f"those of attention with {masked.flag}" if is_masked else "not the model's"
+            findings.add("logits", f"the logits are {of}")
 
     def host_span(self) -> RowSpan | None:
         """The rows that the host reads when a call returns."""

@@ -90,9 +90,9 @@ class Memory:
         """An argument as the model takes it: ranges as rows, joined where there are several."""
         if isinstance(value, RowSpan):
             return self.rows(value)
-        if isinstance(value, tuple) and value and isinstance(value[0], RowSpan):
+        if isinstance(value, tuple):
             return np.concatenate([self.rows(part) for part in value])
-        return list(value) if isinstance(value, tuple) else value
+        return value
 
 
 @dataclass(slots=True, eq=False)

@@ -1,14 +1,30 @@
-"""What is wrong, as sentences with lines: races, loads that wait too long, memory that stays."""
+"""What is wrong, as sentences with lines, by the parts of the state that list it; races and late loads in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
-from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.device import CPU, DECODE, PARTS, RING, LoggedCall, RowSpan
 from grader.labs.offload.races import Race, Serial, edge_of
-from grader.labs.offload.replay import CPU, DECODE, RING, Replay
+from grader.labs.offload.replay import Replay
+
+_WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
+_CACHE, _MEMORY = ("race_cache", "race_decode", "race_logits"), ("memory_layers", "memory_left", "memory")
+_NOT_JUDGED = {
+    "offloaded": (*_WORKSPACE, *_MEMORY),
+    "stored": _CACHE,
+    "loaded": (*_RING, "overlap"),
+    "logits": (*_WORKSPACE, *_CACHE, *_MEMORY),
+    "offload": (*_WORKSPACE, *_MEMORY),
+    "load": (*_RING, *_CACHE),
+    "store": (*_WORKSPACE, *_CACHE),
+    "flush": _CACHE,
+}
+"""What a runner's call did not do, or an engine's call that did nothing, and the parts that are not judged then: a
+program that does nothing has no race."""
+_MOST_SENTENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +35,52 @@ class Wrong:
     lines: tuple[int, ...] = ()
     pair: tuple[LoggedCall, LoggedCall | None] | None = None
     """The two calls that nothing orders, or that must not be ordered; None for the second: the host."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is wrong after an operation, in the order in which it was seen."""
+
+    wrong: list[tuple[str, Wrong]] = field(default_factory=list)
+    """Each with its part of the state."""
+    undone: set[str] = field(default_factory=set)
+    """The work that the call did not do at all, by the words of `_NOT_JUDGED`."""
+
+    def add(self, part: str, wrong: Wrong | str) -> None:
+        """Add what is wrong with a part."""
+        self.wrong.append((part, Wrong(wrong) if isinstance(wrong, str) else wrong))
+
+    def has(self, *parts: str) -> bool:
+        """Whether something is wrong with one of these parts."""
+        return any(part in parts for part, _ in self.wrong)
+
+    def drop(self, *parts: str) -> None:
+        """Forget what is wrong with these parts."""
+        self.wrong = [(part, wrong) for part, wrong in self.wrong if part not in parts]
+
+    def close(self) -> None:
+        """Say of which parts nothing can be said, because the call did not do its work."""
+        for part in (part for word in sorted(self.undone) for part in _NOT_JUDGED.get(word, ())):
+            self.add(part, "not judged, because the call did not do its work")
+
+    def sentences(self) -> dict[str, list[str]]:
+        """Return the sentences of each part, each once; the first ones of many."""
+        shown: dict[str, list[str]] = {part: [] for part in PARTS}
+        for part, wrong in self.wrong:
+            if wrong.sentence not in shown[part]:
+                shown[part].append(wrong.sentence)
+        for own in shown.values():
+            own[_MOST_SENTENCES:] = [f"and {len(own) - _MOST_SENTENCES} more"] * (len(own) > _MOST_SENTENCES)
+        return shown
+
+    def lines(self) -> dict[str, tuple[int, ...]]:
+        """Return the lines of each part: those of the first finding that has some."""
+        return {part: wrong.lines for part, wrong in reversed(self.wrong) if any(wrong.lines)}
+
+    @property
+    def pairs(self) -> list[tuple[str, tuple[LoggedCall, LoggedCall | None]]]:
+        """The parts with two calls that are out of order, and the calls."""
+        return [(part, wrong.pair) for part, wrong in self.wrong if wrong.pair is not None]
 
 
 def facet_of_race(race: Race, replay: Replay) -> str:

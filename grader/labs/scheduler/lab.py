@@ -287,6 +287,8 @@ def lab() -> Lab:
         "scheduler",
         "A scheduler for a paged KV cache",
         "reference.scheduler:Scheduler",
+        traces="grader.labs.scheduler.traces",
+        circumstances="grader.labs.scheduler.situations:circumstances",
         given={"kv_cache": Path(__file__).parent / "given" / "kv_cache.py"},
         invariants=broken,
         charts=charts,

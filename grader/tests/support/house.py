@@ -22,7 +22,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def elsewhere() -> frozenset[Path]:
-    """The files that run beside a student's code, or are the student's own: never imported by the grader."""
+    """The files that run beside a student's code, or are the student's own. The grader imports only given modules."""
     labs = ROOT / "grader" / "labs"
     files = [
         *(ROOT / "grader" / "runtime" / "python" / "harness").glob("*.py"),

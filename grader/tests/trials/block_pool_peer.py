@@ -2,7 +2,7 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 KVCacheManager, in a child process, and the reference of the block pool are given the same random traces, those of
-`reference.block_pool.generate` that are of managers, 60 operations each. What must hold: after every operation both
+`grader.labs.block_pool.traces` that are of managers, 60 operations each. What must hold: after every operation both
 have the same reply, free queue, reference counts, hashes (named by contents), index, tables, counters and requests.
 
 Left out is what vLLM does not have: `write`, and hits for a request that has blocks already, on which vLLM fails an
@@ -29,8 +29,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from grader.labs.block_pool.traces import generate
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
-from reference.block_pool import generate
 from reference.block_pool.manager import Manager
 from reference.operation import Operation
 from reference.tests.block_pool.test_vllm_traces import parts

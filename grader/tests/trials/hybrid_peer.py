@@ -2,7 +2,7 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 KVCacheManager with its coordinators, in a child process, and Part 1 of the reference of the hybrid assignment are given
-the same random traces, 60 operations each: those of `reference.hybrid.generate` that are of managers, with one to four
+the same random traces, 60 operations each: those of `grader.labs.hybrid.traces` that are of managers, with one to four
 groups, full, sliding, mamba and (without caching) cross. In every third trace the block sizes have the ratios 1:2:3.
 
 What must hold: after every operation both have the same reply (hits with their length, new blocks, refusals), free
@@ -48,9 +48,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from grader.labs.hybrid.situations import circumstances
+from grader.labs.hybrid.traces import Call, _Requests
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.hybrid.engine import Hybrid
-from reference.hybrid.generate import Call, _Requests
 from reference.hybrid.kinds import Full
 from reference.hybrid.manager import Group
 from reference.operation import Argument, Operation, Reply
@@ -87,12 +88,13 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
             if without_known and is_known(engine, operation):
                 trace.known += 1
                 continue
+            before = engine.state()
             reply = engine.apply(operation)
             if reply.text == "ValueError":  # vLLM refuses elsewhere; it changed nothing
                 continue
             trace.operations.append(operation)
             trace.after.append((json.loads(reply.text), parts(engine.state())))
-            trace.met.update(_met(operation, reply))
+            trace.met.update(_met(operation, reply, {*circumstances(before, operation, reply, engine.state())}))
             if len(trace.operations) == length:
                 return trace
 
@@ -129,20 +131,20 @@ def _finds_too_much(engine: Hybrid, operation: Operation) -> bool:
     return any(length > tokens for length in lengths[1:])
 
 
-def _met(operation: Operation, reply: Reply) -> Iterator[str]:
+def _met(operation: Operation, reply: Reply, words: set[str]) -> Iterator[str]:
     """What a summary counts."""
     if operation.name == "manager":
         groups = _groups(operation.arguments)
         yield "managers with caching" if operation.arguments[2] else "managers without caching"
         yield from {f"managers with {kind} groups" for kind, _, _ in groups}
         yield from {"managers with several block sizes" for pair in pairwise(groups) if pair[0][1] != pair[1][1]}
-    if operation.name == "match" and "hit" in reply.circumstances:
+    if operation.name == "match" and any(json.loads(reply.text)[0]):
         hits, _ = json.loads(reply.text)
         yield "hits"
         yield from {"hits with nulls" for blocks in hits if 0 in blocks}
     yield from {"refusals" for _ in (reply,) if reply.refused}
-    yield from {"releases" for word in reply.circumstances if word == "released"}
-    yield from {"calls that take a block just released" for word in reply.circumstances if word == "takes-released"}
+    names = {"released": "releases", "takes-released": "calls that take a block just released"}
+    yield from (name for word, name in names.items() if word in words)
 
 
 class VllmManager(VllmSide):

@@ -2,7 +2,7 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 Scheduler, over its own KVCacheManager, in a child process, and the reference of the scheduler are given the same random
-traces, 40 steps each: those of `reference.scheduler.generate`, and every fourth one of a kind in which tokens come back
+traces, 40 steps each: those of `grader.labs.scheduler.traces`, and every fourth one of a kind in which tokens come back
 to the budget and somebody needs them. vLLM's admission gate (`scheduler_reserve_full_isl`) is `reserve_full`.
 
 What must hold: after every operation both have the same reply (scheduled tokens in order, new, resumed and preempted
@@ -48,9 +48,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from grader.labs.scheduler.situations import circumstances
+from grader.labs.scheduler.traces import generate
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.operation import Operation
-from reference.scheduler import generate
 from reference.scheduler.scheduler import Scheduler
 from reference.tests.scheduler.test_vllm_traces import parts
 
@@ -69,13 +70,15 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
             if without_known and is_known(engine, operation):
                 trace.known += 1
                 continue
+            before = engine.state()
             reply = engine.apply(operation)
             if reply.text == "ValueError":  # vLLM refuses elsewhere; it changed nothing
                 continue
             steps += operation.name == "update"
             trace.operations.append(operation)
             trace.after.append((json.loads(reply.text), parts(engine.state())))
-            trace.met.update(_met(engine, operation, trace.after[-1][0], reply.circumstances))
+            words = {reply.clause, *circumstances(before, operation, reply, engine.state())}
+            trace.met.update(_met(engine, operation, trace.after[-1][0], words))
             if steps == length:
                 return trace
         drawn *= 2
@@ -110,7 +113,7 @@ def is_known(engine: Scheduler, operation: Operation) -> bool:
     return engine.settings[6] == "priority" and (priority, arrival) in keys
 
 
-def _met(engine: Scheduler, operation: Operation, reply: Any, circumstances: frozenset[str]) -> Iterator[str]:
+def _met(engine: Scheduler, operation: Operation, reply: Any, words: set[str]) -> Iterator[str]:
     """What a summary counts."""
     if operation.name != "schedule":
         return
@@ -119,9 +122,9 @@ def _met(engine: Scheduler, operation: Operation, reply: Any, circumstances: fro
     yield from (f"steps with {what}" for what, on in (("caching", caching), ("a threshold", threshold)) if on)
     gate = "with" if reserve else "without"
     yield from (f"preemptions {gate} the gate" for _ in reply[3])
-    names = {"hits": "steps with hits", "refund": "refunds", "reserve-full": "refusals by the gate"}
-    names |= {"no-room": "refusals of a newcomer", "self": "requesters that were the victim"}
-    yield from (name for word, name in names.items() if word in circumstances)
+    names = {"hits": "steps with hits", "refund": "refunds", "Task 2/reserve-full": "refusals by the gate"}
+    names |= {"Task 2/nobody-overtakes": "refusals of a newcomer", "self": "requesters that were the victim"}
+    yield from (name for word, name in names.items() if word in words)
 
 
 class VllmScheduler(VllmSide):

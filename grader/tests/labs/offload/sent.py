@@ -26,8 +26,6 @@ SAMPLES = ROOT / "submissions" / "offload"
 Sent = tuple[Sequence[Operation], Sequence[Mapping[str, Any]]]
 """The operations of a case, and the records that a program sent."""
 
-_SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "max_seq_len")
-
 
 @cache
 def cases() -> tuple[Case, ...]:
@@ -51,4 +49,4 @@ def graded(path: Path, chosen: Sequence[Case] = ()) -> tuple[Record, list[Sent]]
 
 def replay_of(operation: Operation) -> Replay:
     """The grader's device for a case of an engine or a runner, which this operation begins."""
-    return Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
+    return Replay(ModelSizes(*operation.numbers))

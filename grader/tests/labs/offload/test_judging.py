@@ -15,8 +15,8 @@ from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.labs.offload.derive import derive
 from grader.labs.offload.device import LoggedDevice, ModelSizes
+from grader.labs.offload.given import offload_device
 from grader.runtime.observation import Played, PlayedStep
-from grader.tests.labs.offload.programs import given
 from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded
 from reference.offload.engine import OffloadEngine
 from reference.operation import Operation
@@ -58,10 +58,10 @@ def test_the_storage_has_the_sizes_of_a_large_model() -> None:
     sizes = {"num_layers": 36, "num_kv_buffers": 4, "max_seq_len": 131072, "num_kv_heads": 8, "head_dim": 128}
     for size, decode in ((1024, 144), (4096, 576)):
         blocks = 131072 // size
-        dev = given().Device(given().Config(num_cpu_blocks=blocks, block_size=size, **sizes))
-        dev._left = {False: 1 << 50, True: 1 << 50}
+        dev = offload_device.Device(offload_device.Config(num_cpu_blocks=blocks, block_size=size, **sizes))
+        dev._validator.left = {False: 1 << 50, True: 1 << 50}
         config = ModelSizes(num_cpu_blocks=blocks, block_size=size, **sizes)
-        OffloadEngine(dev, config)  # type: ignore[arg-type]  # a config has the same attributes
+        OffloadEngine(dev, config)
         device = LoggedDevice(config, most_values=1 << 50)
         for entry in dev._log:
             device.take(entry)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from grader.labs.offload.dense import model_of
+from grader.labs.offload.given import offload_device
 from grader.labs.offload.races import Clocks, Races, Serial, edge_of
 from grader.labs.offload.schedules import SCHEDULES, Memory
-from grader.tests.labs.offload.programs import CONFIG, calls_of, given
+from grader.tests.labs.offload.programs import CONFIG, calls_of
 
 _MOST_WORK = 7
 
 
 def _program(random: Random) -> list[Any]:
     """Two or three streams, two events, a buffer or two; copies, waits, records, host waits and frees."""
-    module = given()
-    dev = module.Device(module.Config(2, 3, 2, 2, 6))
+    dev = offload_device.Device(offload_device.Config(2, 3, 2, 2, 6))
     streams = [dev.stream(f"s{number}") for number in range(random.randint(2, 3))]
     events = [dev.event() for _ in range(2)]
     host = dev.alloc_pinned(4, 1)
@@ -83,7 +83,7 @@ def test_without_a_race_every_schedule_computes_the_same(seed: int) -> None:
 
 def test_work_of_one_stream_needs_no_wait() -> None:
     """Its place in the stream orders it."""
-    dev = given().Device(given().Config(2, 3, 2, 2, 6))
+    dev = offload_device.Device(offload_device.Config(2, 3, 2, 2, 6))
     stream = dev.stream()
     ring, host = dev.alloc(4, CONFIG.kv_width, stream), dev.alloc_pinned(4, CONFIG.kv_width)
     dev.copy(ring, host, stream)

@@ -17,7 +17,7 @@ class Shelf(Engine):
 
     def take(self, count: int) -> list[int]:
         if count > len(self.free):
-            raise Refused("ValueError", "Part 1/enough", "too-many")
+            raise Refused("ValueError", "Part 1/enough")
         taken, self.free = self.free[:count], self.free[count:]
         self.users = [1 if box in taken else users for box, users in enumerate(self.users)]
         return taken

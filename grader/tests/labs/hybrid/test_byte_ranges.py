@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from reference.hybrid import Hybrid, generate
-from reference.hybrid.generate import _fit
+from grader.labs.hybrid.traces import _fit, generate
+from grader.tests.labs.hybrid.byte_ranges import ByteMemory
+from reference.hybrid import Hybrid
 from reference.hybrid.lcm_allocator import LcmAllocator
 from reference.operation import Operation
 from reference.oracle import Oracle
-from reference.tests.hybrid.byte_ranges import ByteMemory
 from reference.tests.hybrid.mistaken import engine_module
 from reference.tests.hybrid.test_worked_examples import _FUNCTIONS, _PAGES, _WINDOW, operation
 
@@ -66,13 +66,25 @@ def test_the_traces_meet_what_matters() -> None:
     for _, trace in islice(traces(), _TRACES):
         engine = Hybrid()
         for call in trace:
+            slots, free, owner = engine.state()["slots"], len(engine.free_large_pages), dict(engine.owner)
             reply = engine.apply(call)
-            for word in (call.name, *reply.circumstances, *([reply.text] if reply.refused else ())):
+            words = [call.name, reply.clause, reply.text if reply.refused else "accepted"]
+            if call.name == "alloc" and not reply.refused:
+                before = owner.get(int(reply.text) // engine.ratio[str(call.arguments[1])])
+                words.append(f"{reply.clause} {'without owner' if before is None else 'with owner'}")
+            if reply.clause == "Part 2/wrong-state":
+                page_type, small_id, *_ = call.arguments
+                words.append(f"wrong-state {type(slots[page_type].get(str(small_id))).__name__}")
+            if len(engine.free_large_pages) > free:
+                words.append(f"{call.name} of the last slot")
+            for word in words:
                 met[word] = met.get(word, 0) + 1
 
-    wanted = {"alloc", "free_page", "release", "reuse", "remove", "offset", "lcm", "null", "ValueError", "last-slot"}
-    wanted |= {"adopted", "without-owner", "of-another", "no-such-slot", "unknown-type", "outside", "evictable", "used"}
-    wanted |= {f"step-{number}" for number in range(1, 6)}
+    wanted = {"alloc", "free_page", "release", "reuse", "remove", "offset", "lcm", "null", "ValueError"}
+    wanted |= {"free_page of the last slot", "Part 2/unknown-type", "Part 2/byte_offset"}
+    wanted |= {f"wrong-state {kind}" for kind in ("NoneType", "str", "list")}
+    wanted |= {"Part 2/step-4 without owner", "Part 2/step-4 with owner"}
+    wanted |= {f"Part 2/step-{number}" for number in range(1, 6)}
     assert {word: met.get(word, 0) for word in wanted if met.get(word, 0) < 5} == {}
 
 
@@ -117,7 +129,7 @@ _WRONG: dict[str, tuple[str, str]] = {
     "slots of any request": ("if owner == request)", ")"),
     "free pages from the tail": ("free_large_pages.pop(0)", "free_large_pages.pop()"),
     "a page comes back at the head": ("free_large_pages.append(page)", "free_large_pages.insert(0, page)"),
-    "nobody becomes the owner": ("            self.owner[page] = request\n        return", "        return"),
+    "nobody becomes the owner": ("self.owner[page] = request\n        return", "pass\n        return"),
     "the new owner is any request": ("if self.owner[page] is None:", "if True:"),
     "a used slot is evicted": ("if keys and USED not in slots:", "if keys:"),
     "a page with an empty slot stays": ("USED not in slots:", "USED not in slots and EMPTY not in slots:"),

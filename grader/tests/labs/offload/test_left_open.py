@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from reference.offload.explore import explore
-from reference.offload.oracle import Offload
+from grader.labs.offload.oracle import Offload
+from grader.labs.offload.traces import explore
 from reference.operation import Argument, Operation
 from reference.oracle import CannotGoOn
 

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from reference.offload import Offload, generate
+from grader.labs.offload.oracle import Offload
+from grader.labs.offload.traces import generate
 from reference.operation import Argument, Operation
 
 _MANAGER = """

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
+from grader.labs.scheduler.traces import generate
 from reference.operation import Argument, Operation
 from reference.oracle import CannotGoOn
-from reference.scheduler import Scheduler, generate
+from reference.scheduler import Scheduler
 from reference.tests.states import assert_goes_on_from_every_state, assert_refusals_change_nothing
 
 _SEEDS = range(150)

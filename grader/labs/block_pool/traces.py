@@ -1,11 +1,13 @@
 """Random traces: queues, pools and managers small enough that ids, hashes and blocks meet again and again.
 
 What the handout leaves open occurs in none of them: each operation is chosen from the state that the engine is in.
+Those for searches (`explore`) also have the calls that these leave out, and several pools in one trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from reference.block_pool.manager import Manager
@@ -21,7 +23,7 @@ Choice = tuple[str, tuple[Argument, ...]]
 def generate(random: Random, length: int) -> list[Operation]:
     """Return a trace: of six a queue, two pools, three managers."""
     kind = random.randrange(6)
-    make = _queue if kind == 0 else _pool if kind < 3 else _Requests(random).choose
+    make = _queue if kind == 0 else _pool if kind < 3 else _ManagerCalls(random).choose
     engine, operations = Manager(), list[Operation]()
     while len(operations) < length:
         name, arguments = make(random, engine)
@@ -87,7 +89,7 @@ def _pool(random: Random, engine: Manager) -> Choice:
     )
 
 
-class _Requests:
+class _ManagerCalls:
     """Makes calls of a manager: requests that begin alike, come back, grow, and are thrown out."""
 
     def __init__(self, random: Random) -> None:
@@ -165,3 +167,25 @@ class _Requests:
     def _position(self, random: Random, engine: Manager, request: str) -> int:
         slots = len(engine.tables.get(request, ())) * self.size
         return random.randrange(slots) if slots and random.random() < 0.9 else random.choice((-1, slots))
+
+
+_CHAINS = (((1, 2),), ((1,), (2,)), ((12,),), ((1, 2), (3,)), ((1,), (2, 3)), ((2, 1),))
+
+
+def explore(random: Random, length: int) -> list[Operation]:
+    """Return a trace; a quarter of them begin anew in the middle."""
+    parts = 2 if random.random() < 0.25 else 1
+    operations = [operation for _ in range(parts) for operation in generate(random, max(1, length // parts))]
+    return [varied for operation in operations for varied in _varied(random, operation)]
+
+
+def _varied(random: Random, operation: Operation) -> list[Operation]:
+    """The operation, at times in another form, or with another one behind it."""
+    drawn = random.random()
+    if operation.name == "free_blocks" and drawn < 0.3:
+        return [replace(operation, name="free_iterator")]
+    if drawn < 0.05:
+        return [operation, Operation(name="clear_lists")]
+    if drawn > 0.8 and operation.name == "new":
+        return [operation, Operation(name="same_hash", arguments=(random.choice(_CHAINS), random.choice(_CHAINS)))]
+    return [operation]

@@ -7,27 +7,61 @@ nothing, so the lists below are empty.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from grader.labs.offload.device import PARTS, STORAGE, ModelSizes
 from reference.offload.block_manager import HybridKVCacheManager, SeqId
-from reference.offload.device import Buf, Config, Notes, Range
-from reference.offload.engine import OffloadEngine
+from reference.offload.engine import OffloadEngine, Range
 from reference.offload.runner import ModelRunner
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Engine, Plain
 
-NOTHING_WRONG = (
-    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
-    *("race_free", "race_workspace", "race_reload", "race_ring", "race_cache", "race_decode", "race_logits"),
-    *("overlap", "memory_layers", "memory_left", "memory"),
-)
-"""The parts of a state that list what is wrong in memory, its order and its size."""
-
 _LEFT_OPEN = "the handout says nothing about"
-_STORAGE = (
-    *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),
-    *("decode_k_buffer", "decode_v_buffer"),
-)
+
+
+@dataclass(eq=False)
+class Buf:
+    """A table of numbers."""
+
+    rows: int
+    width: int
+    pinned: bool
+
+
+class Copies:
+    """A device that notes what is copied between ranges; its streams and events are nothing."""
+
+    def __init__(self) -> None:
+        self.copies: list[tuple[Range, Range]] = []
+
+    def alloc(self, rows: int, width: int, _: object) -> Buf:
+        """Device memory."""
+        return Buf(rows, width, pinned=False)
+
+    def alloc_pinned(self, rows: int, width: int) -> Buf:
+        """Memory of the host."""
+        return Buf(rows, width, pinned=True)
+
+    def copy(self, dst: Range | Buf, src: Range | Buf, _: object) -> None:
+        """Copy a range."""
+        if isinstance(dst, tuple) and isinstance(src, tuple):
+            self.copies.append((dst, src))
+
+    def __getattr__(self, _: str) -> Callable[..., Any]:
+        return lambda *_, **__: None
+
+
+def _passed(sentence: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method for an operation that calls a method of the manager or of the runner."""
+    of_runner = method.__qualname__.startswith(ModelRunner.__name__)
+
+    def operation(offload: Offload, *arguments: Any) -> Any:
+        offload.because(sentence)
+        return method(offload.running if of_runner else offload.managing, *arguments)
+
+    return operation
 
 
 class Offload(Engine):
@@ -36,7 +70,7 @@ class Offload(Engine):
     def __init__(self) -> None:
         self.kind = ""
         self.settings: list[int] = []
-        self.notes = Notes()
+        self.device = Copies()
         self.alone = HybridKVCacheManager(1, 1)
         self.engine_alone: OffloadEngine | None = None
         self.model_runner: ModelRunner | None = None
@@ -47,8 +81,8 @@ class Offload(Engine):
         """By buffer, the number of tokens of its last load."""
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation; what the device notes are the calls of this operation."""
-        self.notes.calls.clear()
+        """Do one operation; what the device notes are the copies of this operation."""
+        self.device.copies.clear()
         self.storage = {}
         return super().apply(operation)
 
@@ -62,54 +96,19 @@ class Offload(Engine):
 
     def another_manager(self, num_cpu_blocks: int, block_size: int, num_tokens: int) -> list[Plain]:
         """A second manager, and its table and queue after an allocation. The first one is as it was."""
-        self.because("Part 1/manager", "another")
+        self.because("Part 1/manager")
         other = HybridKVCacheManager(num_cpu_blocks, block_size)
         return [other.allocate_cpu_only("z", num_tokens), list(other.free_cpu_blocks)]
 
-    def allocate(self, seq: SeqId, num_tokens: int) -> list[int]:
-        """allocate_cpu_only."""
-        self.because("Part 1/allocate")
-        return self._manager.allocate_cpu_only(seq, num_tokens)
-
-    def can_append(self, seq: SeqId) -> bool:
-        """can_append."""
-        self.because("Part 1/append")
-        return self._manager.can_append(seq)
-
-    def may_append(self, seq: SeqId) -> int:
-        """may_append."""
-        self.because("Part 1/append")
-        return self._manager.may_append(seq)
-
-    def mark(self, seq: SeqId, num_tokens: int) -> None:
-        """mark_offloaded."""
-        self.because("Part 1/mark")
-        self._manager.mark_offloaded(seq, num_tokens)
-
-    def deallocate(self, seq: SeqId) -> None:
-        """deallocate."""
-        self.because("Part 1/deallocate")
-        self._manager.deallocate(seq)
-
-    def blocks(self, seq: SeqId) -> list[int]:
-        """get_all_cpu_blocks."""
-        self.because("Part 1/getters")
-        return self._manager.get_all_cpu_blocks(seq)
-
-    def prefilled(self, seq: SeqId) -> list[int]:
-        """get_prefilled_cpu_blocks."""
-        self.because("Part 1/getters")
-        return self._manager.get_prefilled_cpu_blocks(seq)
-
-    def prefill_len(self, seq: SeqId) -> int:
-        """get_prefill_len."""
-        self.because("Part 1/getters")
-        return self._manager.get_prefill_len(seq)
-
-    def decode_start(self, seq: SeqId) -> int:
-        """get_decode_start_pos."""
-        self.because("Part 1/getters")
-        return self._manager.get_decode_start_pos(seq)
+    allocate = _passed("Part 1/allocate", HybridKVCacheManager.allocate_cpu_only)
+    can_append = _passed("Part 1/append", HybridKVCacheManager.can_append)
+    may_append = _passed("Part 1/append", HybridKVCacheManager.may_append)
+    mark = _passed("Part 1/mark", HybridKVCacheManager.mark_offloaded)
+    deallocate = _passed("Part 1/deallocate", HybridKVCacheManager.deallocate)
+    blocks = _passed("Part 1/getters", HybridKVCacheManager.get_all_cpu_blocks)
+    prefilled = _passed("Part 1/getters", HybridKVCacheManager.get_prefilled_cpu_blocks)
+    prefill_len = _passed("Part 1/getters", HybridKVCacheManager.get_prefill_len)
+    decode_start = _passed("Part 1/getters", HybridKVCacheManager.get_decode_start_pos)
 
     # Part 2
 
@@ -180,44 +179,29 @@ class Offload(Engine):
 
     def another_runner(self, seq: SeqId, tokens: tuple[int, ...]) -> list[Plain]:
         """A second runner on a device of its own: its table and queue after a prefill, its queue after finish."""
-        self.because("Part 3/prefill", "another")
-        other = ModelRunner(Notes(), self._runner.cfg)
+        self.because("Part 3/prefill")
+        other = ModelRunner(Copies(), self.running.cfg)
         other.run_layerwise_offload_prefill(seq, tokens)
         after = [other.manager.get_all_cpu_blocks(seq), list(other.manager.free_cpu_blocks)]
         other.finish(seq)
         return [*after, list(other.manager.free_cpu_blocks)]
 
-    def prefill(self, seq: SeqId, tokens: tuple[int, ...]) -> None:
-        """run_layerwise_offload_prefill."""
-        self.because("Part 3/prefill")
-        self._runner.run_layerwise_offload_prefill(seq, tokens)
-
-    def decode(self, seq: SeqId, token: int) -> None:
-        """run_layerwise_offload_decode."""
-        cfg = self._runner.cfg
-        self.because("Part 3/decode", "more-buffers" * (cfg.num_kv_buffers > cfg.num_layers))
-        position, size = self._runner.length, cfg.block_size
-        if self._runner.running == [seq] and position % size in (0, size - 1):
-            self.because("", "new-block" if position % size == 0 else "", "flushes" * (position % size == size - 1))
-        self._runner.run_layerwise_offload_decode(seq, token)
-
-    def finish(self, seq: SeqId) -> None:
-        """finish."""
-        self.because("Part 3/finish")
-        self._runner.finish(seq)
+    prefill = _passed("Part 3/prefill", ModelRunner.run_layerwise_offload_prefill)
+    decode = _passed("Part 3/decode", ModelRunner.run_layerwise_offload_decode)
+    finish = _passed("Part 3/finish", ModelRunner.finish)
 
     # The state
 
     def state(self) -> dict[str, Plain]:
         """Blocks, tables, offloaded lengths, what the last call loaded; and nothing that is wrong."""
-        manager, running = self._manager, self.model_runner.running if self.model_runner is not None else []
+        manager, running = self.managing, self.model_runner.running if self.model_runner is not None else []
         loads, rows = self._loads()
         tracking: dict[str, Plain] = {
             str(seq): [manager.get_prefilled_cpu_blocks(seq), manager.offloaded[seq], manager.get_decode_start_pos(seq)]
             for seq in manager.block_tables
         }
         known = self.kind in ("manager", "runner")
-        wrong: dict[str, Plain] = {name: [] for name in NOTHING_WRONG}
+        wrong: dict[str, Plain] = {name: [] for name in PARTS}
         return {
             **wrong,
             "kind": self.kind,
@@ -242,7 +226,7 @@ class Offload(Engine):
             self.settings = list(state["settings"])
         elif self.kind:
             self._begin(self.kind, list(state["settings"]))
-        manager = self._manager
+        manager = self.managing
         manager.free_cpu_blocks = [_number(block) for block in state["free"]]
         for seq, length in state["lengths"]:
             if str(seq) not in state["tables"] or str(seq) not in state["tracking"]:
@@ -252,14 +236,16 @@ class Offload(Engine):
         if self.model_runner is not None:
             self.model_runner.running = list(state["running"])
             self.model_runner.length = next((manager.lengths[seq] for seq in state["running"]), 0)
-        self.notes.calls.clear()
+        self.device.copies.clear()
 
     @property
-    def _manager(self) -> HybridKVCacheManager:
+    def managing(self) -> HybridKVCacheManager:
+        """The manager alone, or that of the runner."""
         return self.alone if self.model_runner is None else self.model_runner.manager
 
     @property
-    def _runner(self) -> ModelRunner:
+    def running(self) -> ModelRunner:
+        """The runner."""
         if self.model_runner is None:
             raise CannotGoOn("there is no runner")
         return self.model_runner
@@ -280,7 +266,7 @@ class Offload(Engine):
 
     def _needed(self, num_tokens: int) -> int:
         """The number of blocks that so many tokens take."""
-        return -(-num_tokens // self._engine.cfg.block_size)
+        return -(-num_tokens // int(self._engine.cfg.block_size))
 
     def _check_not_read(self, written: set[tuple[int, int]]) -> None:
         """Raise `CannotGoOn` for what writes rows that a load reads which nobody waited for (Left to you)."""
@@ -294,13 +280,14 @@ class Offload(Engine):
         self.kind, self.settings = kind, settings
         self.read_by.clear()
         self.loaded.clear()
-        config = Config(*settings)
-        self.model_runner = ModelRunner(self.notes, config) if kind == "runner" else None
-        self.engine_alone = OffloadEngine(self.notes, config) if self.model_runner is None else self.model_runner.engine
+        config = ModelSizes(*settings)
+        self.model_runner = ModelRunner(self.device, config) if kind == "runner" else None
+        runner = self.model_runner
+        self.engine_alone = OffloadEngine(self.device, config) if runner is None else runner.engine
 
     def _buffers(self) -> dict[str, Buf]:
         engine = self._engine
-        return {name: getattr(engine, name) for name in _STORAGE}
+        return {name: getattr(engine, name) for name in STORAGE}
 
     def _named(self, ranges: tuple[Range, Range]) -> list[Plain]:
         """Ranges as [name of the buffer, from, to]."""
@@ -324,10 +311,9 @@ class Offload(Engine):
         if self.engine_alone is None:
             return loads, rows
         engine, cfg = self.engine_alone, self.engine_alone.cfg
-        for name, arguments, _ in self.notes.calls:
-            if name != "copy" or arguments[1][0] not in (engine.k_cache_cpu, engine.v_cache_cpu):
+        for (_, place, _), (source, row, end) in self.device.copies:
+            if source not in (engine.k_cache_cpu, engine.v_cache_cpu):
                 continue
-            (_, place, _), (source, row, end), _ = arguments
             layer = row // (cfg.num_cpu_blocks * cfg.block_size)
             if [layer, place // cfg.max_seq_len] not in loads:
                 loads.append([layer, place // cfg.max_seq_len])
@@ -336,6 +322,16 @@ class Offload(Engine):
             assert isinstance(before, int)
             rows[key] = before + end - row
         return loads, rows
+
+
+def circumstances(before: dict[str, Any], operation: Operation, _: Reply, __: dict[str, Any]) -> Iterator[str]:
+    """Yield the words by which known mistakes recognise a decode, beyond what the sentence that decided says."""
+    if operation.name == "decode" and before["kind"] == "runner":
+        layers, _blocks, size, buffers, _longest = before["settings"]
+        seq = operation.arguments[0]
+        yield from ("more-buffers",) if buffers > layers else ()
+        if before["running"] == [seq] and dict(before["lengths"])[seq] % size == size - 1:
+            yield "flushes"
 
 
 def _number(value: object) -> int:

@@ -9,7 +9,9 @@ from random import Random
 
 import pytest
 
-from reference.hybrid import Hybrid, generate
+from grader.labs.hybrid.situations import circumstances
+from grader.labs.hybrid.traces import generate
+from reference.hybrid import Hybrid
 from reference.hybrid.kinds import Cross, ceil
 from reference.operation import Operation
 from reference.oracle import CannotGoOn
@@ -45,8 +47,8 @@ def test_a_refused_call_changes_nothing_but_what_it_releases() -> None:
         for operation in generate(Random(seed), _LENGTH):
             before = engine.state()
             reply = engine.apply(operation)
-            if reply.refused and "released" not in reply.circumstances:
-                after = engine.state()
+            after = engine.state()
+            if reply.refused and "released" not in circumstances(before, operation, reply, after):
                 assert {**before, "looked": []} == {**after, "looked": []}, (seed, operation)
 
 
@@ -172,9 +174,9 @@ def test_every_kind_of_call_is_accepted_and_refused() -> None:
         for operation in generate(Random(seed), _LENGTH):
             reply = engine.apply(operation)
             seen.add((operation.name, reply.text if reply.refused else ""))
-            steps |= {word for word in reply.circumstances if word.startswith("step-")}
+            steps |= {reply.clause} if "/step-" in reply.clause else set()
 
-    assert steps == {f"step-{number}" for number in range(1, 6)}
+    assert steps == {f"Part 2/step-{number}" for number in range(1, 6)}
     assert {pair for pair in seen if pair[1]} == {
         *((name, "null") for name in ("admit", "step", "alloc")),
         *((name, "ValueError") for name in ("manager", "step", "alloc", "free_page", "release", "reuse", "offset")),

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from reference.block_pool import Manager, generate
+from grader.labs.block_pool.traces import generate
+from reference.block_pool import Manager
 from reference.operation import Operation
 from reference.tests.states import assert_goes_on_from_every_state, assert_refusals_change_nothing
 

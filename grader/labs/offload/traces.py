@@ -1,14 +1,18 @@
 """Random traces: managers with few blocks, engines, and runners with sequences in succession.
 
 What the handout leaves open occurs in none of them: a loaded buffer is used before it is loaded again and before any
-offload or flush, and only rows that were written are loaded.
+offload or flush, and only rows that were written are loaded. In those for searches (`explore`) second managers and
+runners stand beside the first ones, a sequence has the number 0, a buffer is loaded before anything was computed, and
+a load gets a longer table than it needs.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 
-from reference.offload.oracle import Offload
+from grader.labs.offload.oracle import Offload
 from reference.operation import Argument, Operation
 
 _Line = tuple[str, tuple[Argument, ...]]
@@ -51,9 +55,9 @@ def _manager(random: Random, length: int) -> list[_Line]:
 
 def _engine(random: Random, length: int) -> list[_Line]:
     layers, blocks, size = random.randint(1, 3), random.randint(2, 5), random.randint(1, 4)
-    buffers, longest = random.choice((1, 2, 3, layers, layers + 1)), random.randint(size, 12)
-    maker = _EngineLines(random, layers, blocks, size, buffers, longest)
-    lines: list[_Line] = [("engine", (layers, blocks, size, buffers, longest))]
+    settings = layers, blocks, size, random.choice((1, 2, 3, layers, layers + 1)), random.randint(size, 12)
+    maker = _EngineLines(random, settings)
+    lines: list[_Line] = [("engine", settings)]
     while len(lines) < length:
         lines += maker.next()
     return lines[:length]
@@ -62,9 +66,9 @@ def _engine(random: Random, length: int) -> list[_Line]:
 class _EngineLines:
     """Makes operations of an engine, and remembers which rows were written."""
 
-    def __init__(self, random: Random, layers: int, blocks: int, size: int, buffers: int, longest: int) -> None:
+    def __init__(self, random: Random, settings: tuple[int, int, int, int, int]) -> None:
         self.random = random
-        self.layers, self.blocks, self.size, self.buffers, self.longest = layers, blocks, size, buffers, longest
+        self.layers, self.blocks, self.size, self.buffers, self.longest = settings
         self.cpu: dict[tuple[int, int], int] = {}  # of layer and block, how many rows from row 0 on were written
         self.stored: dict[int, set[int]] = {}  # of each layer the rows of the decode buffers that were written
 
@@ -163,3 +167,50 @@ def _runner(random: Random, length: int) -> list[_Line]:
 def _refused_by_a_runner(random: Random, seq: str) -> tuple[str, str, Argument] | tuple[str, str]:
     other = "b" if seq == "a" else "a"
     return random.choice((("prefill", other, (1,)), ("prefill", seq, (1,)), ("decode", other, 1), ("finish", other)))
+
+
+_FIRST_LOAD = (Operation(name="load", arguments=(0, 0, (0,), 1)), Operation(name="use", arguments=(0, 1)))
+
+
+def explore(random: Random, length: int) -> list[Operation]:
+    """Return a trace of a manager, an engine or a runner."""
+    operations = generate(random, length)
+    first = operations[0]
+    more = _FIRST_LOAD if first.name == "engine" and random.random() < 0.2 else ()
+    number_0 = random.random() < 0.2
+    trace = [first, *more]
+    for operation in operations[1:]:
+        changed = _with_number_0(operation) if number_0 else operation
+        trace += [_with_longer_table(random, changed, first), *_another(random, first.name)]
+    return trace
+
+
+def _another(random: Random, kind: str) -> tuple[Operation, ...]:
+    """At times a second object, which must not meet the first one."""
+    if random.random() >= 0.04:
+        return ()
+    if kind == "manager":
+        blocks, size = random.randint(1, 4), random.randint(1, 3)
+        return (Operation(name="another_manager", arguments=(blocks, size, random.randint(1, blocks * size))),)
+    if kind == "runner":
+        return (Operation(name="another_runner", arguments=(random.choice("abc"), (random.randrange(7),))),)
+    return ()
+
+
+def _with_number_0(operation: Operation) -> Operation:
+    """The same for the sequence 0 in the place of a."""
+    return replace(operation, arguments=tuple(0 if value == "a" else value for value in operation.arguments))
+
+
+def _with_longer_table(random: Random, operation: Operation, engine: Operation) -> Operation:
+    """At times a load whose table has another block behind those that it needs. One that is too short stays so."""
+    if operation.name != "load" or random.random() >= 0.2:
+        return operation
+    arguments: tuple[Any, ...] = operation.arguments
+    buffer, layer, ids, tokens = arguments
+    blocks, size = engine.numbers[1:3]
+    if len(ids) * size < tokens:
+        return operation
+    others = [block for block in range(blocks) if block not in ids]
+    longer = (*ids, random.choice(others)) if others else ids
+    return replace(operation, arguments=(buffer, layer, longer, tokens))

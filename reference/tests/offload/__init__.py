@@ -1,1 +1,0 @@
-"""Tests of the reference engine of the offload assignment."""
