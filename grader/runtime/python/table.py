@@ -1,75 +1,15 @@
-"""What a lab gives to the runtime: the Python texts that construct, call and read a student's objects.
+"""What a lab gives to the runtime where programs report something else than states, such as the log of a device.
 
-The harness executes these texts, and a student reads the same texts in a reproduction. Where programs report something
-else than states, such as a log, the lab also gives a function that makes states of it, in the grader's process.
+A function of the lab makes states of it, in the grader's process.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grader.core.case import EVERY
 from reference.operation import Operation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTable:
-    """How the operations of case files become Python."""
-
-    setup: str
-    """The imports of what the submission must define: "from block_pool import BlockPool"."""
-    calls: Mapping[str, str]
-    """For each operation the statements that do it. The last one, if it is an expression, is the reply; parameters
-    have the names of the operation's arguments."""
-    parameters: Mapping[str, tuple[str, ...]]
-    takes: Mapping[str, str] = field(default_factory=dict)
-    """What an argument of this name stands for, with {} for its value: "[block[{}]]" takes a list, "block[{}]" one."""
-    gives: Mapping[str, str] = field(default_factory=dict)
-    """How the reply of this operation is read: by identity, as places in what the argument of that name is taken from;
-    or by a function of `defines`. Others must be plain values."""
-    reads: Mapping[str, str] = field(default_factory=dict)
-    """For each part of the state the expression that reads it. `place_of(object, among)` and
-    `places_of(objects, among)` name objects by identity; `calls_of(MODULE)` returns the calls on a given module since
-    it was read last."""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """The name in the state that each facet is in; one that is not in `reads` was derived (see `Derive`)."""
-    defines: str = ""
-    """Functions that calls and reads use, executed after `setup`."""
-    every: int = EVERY
-    """Of random traces the state is read after so many operations."""
-    errors: tuple[str, ...] = ()
-    """The names of the built-in error classes by which calls refuse. A subclass counts as the class above it."""
-
-    @property
-    def module(self) -> str:
-        """The module that students submit."""
-        return self._imports[0].module or ""
-
-    @property
-    def demanded(self) -> tuple[str, ...]:
-        """The names that it must define."""
-        return tuple(alias.name for node in self._imports for alias in node.names)
-
-    @property
-    def defined(self) -> frozenset[str]:
-        """The functions that `defines` defines."""
-        return frozenset(node.name for node in ast.parse(self.defines).body if isinstance(node, ast.FunctionDef))
-
-    @property
-    def _imports(self) -> list[ast.ImportFrom]:
-        return [node for node in ast.parse(self.setup).body if isinstance(node, ast.ImportFrom)]
-
-    def calling(self, names: Collection[str]) -> frozenset[str]:
-        """Return the operations whose statements call something of these names."""
-        return frozenset(
-            operation
-            for operation, text in self.calls.items()
-            if any(called in names for called in re.findall(r"(\w+)\(", text))
-        )
 
 
 @dataclass(frozen=True, slots=True)
