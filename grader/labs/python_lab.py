@@ -24,8 +24,8 @@ from grader.labs.lab_files import load_lab
 from grader.labs.plain_picture import picture
 from grader.labs.small_plain import small_engines
 from grader.runtime.python.driver import Objects, PythonDriver
+from grader.runtime.python.play import Derived
 from grader.runtime.python.runtime import PythonRuntime
-from grader.runtime.python.table import Derived
 from reference.operation import Operation
 
 _CASES = Path(__file__).parents[2] / "cases"

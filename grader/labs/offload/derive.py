@@ -19,7 +19,7 @@ from grader.labs.offload.races import Race
 from grader.labs.offload.replay import CPU, DECODE, RING, CannotJudge, Log, Replay, numbers_of
 from grader.labs.offload.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
 from grader.labs.offload.sentences import Wrong, facet_of_race, garbage, race
-from grader.runtime.python.table import Derived, DerivedStep
+from grader.runtime.python.play import Derived, DerivedStep
 from reference.operation import Operation
 
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")

@@ -72,7 +72,7 @@ class PythonDriver:
     given: Mapping[str, str] = field(default_factory=dict)
     """Modules that submissions may import besides the standard library: their texts by name."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """The name in the state that each facet is in; one that is not in `reads` was derived (see `Derive`)."""
+    """The name in the state that each facet is in; one that is not in `reads` was derived (see `play.Derive`)."""
     every: int = EVERY
     """Of random traces the state is read after so many operations."""
 

@@ -18,7 +18,6 @@ from grader.runtime.protocol import Program
 from grader.runtime.python.build import PythonProgram
 from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.process import PythonFrame, decoded, ending, frames, lines_of, run
-from grader.runtime.python.table import Derive, Derived, DerivedStep
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -33,6 +32,33 @@ _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStep:
+    """An operation: the record that is judged, and the submission's lines behind the parts of its state."""
+
+    record: dict[str, Any]
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By the name that a part has in the state."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What pictures show besides; nothing of it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A case, as far as it can be judged."""
+
+    steps: Sequence[DerivedStep]
+    stopped: str = ""
+    """Why the operation behind the last step cannot be judged; "" where all can."""
+    lines: tuple[int, ...] = ()
+    """The submission's lines that this is about."""
+
+
+Derive = Callable[[Sequence[Operation], Sequence[Mapping[str, Any]]], Derived]
+"""Makes the records that are judged of the operations of a case and the records that a program sent. These may be
+anything: whatever is wrong with them is a step's or `Derived.stopped`, never an exception."""
 
 
 @dataclass(slots=True)

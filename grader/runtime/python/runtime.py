@@ -19,7 +19,7 @@ from grader.runtime.protocol import Built, GradingOptions, Observations, Program
 from grader.runtime.python import build as checking, play as playing, process
 from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.lines import find_lines
-from grader.runtime.python.table import Derive
+from grader.runtime.python.play import Derive
 from grader.runtime.runs import measured_once, run_confirmed, timely
 from grader.system import sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
