@@ -34,8 +34,6 @@ _TYPES = {"typing", "collections.abc", "__future__"}
 """Modules that only annotations need: the harness does not have them."""
 _MOST = 1 << 62
 _REPLY = JsonValue("reply", "JSON without spaces")
-
-
 _WANTED = {bool: "true or false", list[int]: "a list of numbers such as [1,2]"}
 """What must be written, where the driver does not say it."""
 
@@ -94,13 +92,13 @@ class PythonDriver:
                 task=task,
             )
         imported = (alias for node in tree.body if isinstance(node, ast.Import) for alias in node.names)
-        used = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == _ITS)
+        attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
         (read,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "read")
         state = next(node for node in ast.walk(read) if isinstance(node, ast.Dict))
         return cls(
             text=text,
             module=next(alias.name for alias in imported if alias.asname == _ITS),
-            demanded=tuple(sorted({node.attr for node in used})),
+            demanded=tuple(sorted({node.attr for node in attributes if getattr(node.value, "id", "") == _ITS})),
             operations=operations,
             takes=takes,
             gives=gives,
