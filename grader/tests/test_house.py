@@ -136,10 +136,13 @@ def test_the_runtimes_know_nothing_of_each_other() -> None:
 
 
 def test_what_runs_beside_a_students_code_needs_only_python() -> None:
-    """The harness imports the standard library and its own files; the grader imports none of them."""
+    """The standard library, its own files, and a driver the submission; the grader imports none of them."""
     wrong = []
     for path in elsewhere():
-        beside = {other.stem for other in path.parent.glob("*.py")}
+        beside = {
+            path.parent.name,
+            *(other.stem for other in [*path.parent.glob("*.py"), *path.parent.glob("given/*")]),
+        }
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 own = [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]

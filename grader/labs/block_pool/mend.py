@@ -28,10 +28,10 @@ def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operatio
     pokes: dict[int, Operation] = {}
     for number, operation in enumerate(case.trace.operations):
         if operation.name in _MAKES_A_POOL:
-            pokes[number] = Operation(name="stand_in", arguments=(source,))
+            pokes[number] = Operation(name="_stand_in", arguments=(source,))
         elif operation.name in wrong - about:
             state = json.loads(case.expected.records[number])["state"]
-            pokes[number] = Operation(name="become", arguments=_arguments(state))
+            pokes[number] = Operation(name="_become", arguments=_arguments(state))
     return pokes
 
 

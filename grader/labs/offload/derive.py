@@ -20,7 +20,7 @@ from grader.labs.offload.lanes import lanes
 from grader.labs.offload.replay import CannotJudge, Log, Replay, numbers_of
 from grader.labs.offload.runner_case import RunnerCase, loads_of
 from grader.labs.offload.sentences import Findings, facet_of_race, race
-from grader.runtime.python.table import Derived, DerivedStep
+from grader.runtime.python.play import Derived, DerivedStep
 from reference.operation import Operation
 
 _GETTERS = {"allocate": "allocate_cpu_only", "blocks": "get_all_cpu_blocks", "prefilled": "get_prefilled_cpu_blocks"}

@@ -1,7 +1,4 @@
-"""The table of the scheduler assignment: how its calls are made, and what is read of a submission after each.
-
-The manager that a submission gets is the given one, which notes its calls. Requests are named by identity.
-"""
+"""The lab of the scheduler: what its driver reads, by name, what can never be so, and the charts of a run."""
 
 from __future__ import annotations
 
@@ -11,246 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Word
 from grader.core.picture import Chart, Level, Shares, Track
 from grader.core.rubric import Facet
-from grader.labs.python_lab import Described, as_list, as_mapping, call, python_lab, reply_of, state_of
+from grader.labs.python_lab import Described, as_list, as_mapping, python_lab, reply_of, state_of
 from reference.operation import Trace
-
-_BYTES = 2**62
-COUNT, SIZE = Number("num_blocks", 1, 999), Number("block_size", 1, 99)
-SEQS, BUDGET, THRESHOLD = Number("max_seqs", -1, 99), Number("max_tokens_a_step", -1, 999), Number("threshold", -1, 999)
-CACHING, RESERVE = JsonValue("caching", "true or false"), JsonValue("reserve_full", "true or false")
-POLICY, NAME = Word("policy"), Word("name")
-TOKENS, MAX_TOKENS = JsonValue("tokens", "a list of tokens such as [1,2]"), Number("max_tokens", -1, 999)
-PRIORITY, ARRIVAL = Number("priority", 0, 999), Number("arrival", 0, 999)
-PREEMPT = JsonValue("preempt_running", "true or false")
-AVAILABLE = JsonValue("available", "a list of bytes for each worker")
-OVERRIDE = JsonValue("override", "a number of blocks, or null")
-LENGTHS = JsonValue("lengths", "a list of [prompt,output]")
-
-
-def _big(name: str) -> JsonValue:
-    """Return an argument that may be more than a case file's numbers are."""
-    return JsonValue(name, "a whole number", lambda value: isinstance(value, int) and abs(value) < _BYTES)
-
-
-_ERROR = ("ValueError",)
-_LIMITS = tuple(map(_big, ("memory", "max_model_len", "tokens_a_block", "page_bytes", "num_layers")))
-OPERATIONS = {
-    "scheduler": call(COUNT, SIZE, CACHING, SEQS, BUDGET, THRESHOLD, POLICY, RESERVE, task="Task 1", refusals=_ERROR),
-    "add": call(NAME, TOKENS, MAX_TOKENS, PRIORITY, ARRIVAL, task="Task 1", refusals=_ERROR),
-    "schedule": call(task="Task 2"),
-    "update": call(task="Task 3"),
-    "abort": call(NAME, task="Task 4", refusals=("false",)),
-    "reset": call(PREEMPT, task="Task 4"),
-    "spoil": call(task="Section 2"),
-    "page_size_bytes": call(*map(_big, ("tokens_a_block", "num_kv_heads", "head_size", "itemsize")), task="Task 5"),
-    "available_kv_memory": call(
-        *map(_big, ("total", "percent", "weights", "peak", "other")), task="Task 5", refusals=_ERROR
-    ),
-    "get_num_blocks": call(AVAILABLE, _big("page_bytes"), _big("num_layers"), OVERRIDE, task="Task 5", refusals=_ERROR),
-    "check_enough_memory": call(*_LIMITS, task="Task 5", refusals=_ERROR),
-    "estimate_max_model_len": call(*_LIMITS, task="Task 5"),
-    "max_concurrency": call(*map(_big, ("blocks", "max_model_len", "tokens_a_block")), task="Task 5"),
-    "simulate": call(
-        POLICY, *map(_big, ("slots", "max_len", "tokens_a_block")), LENGTHS, task="Task 6", refusals=_ERROR
-    ),
-}
-
-SETUP = """\
-from scheduler import Scheduler, available_kv_memory, check_enough_memory, estimate_max_model_len
-from scheduler import get_num_blocks, max_concurrency, page_size_bytes, simulate
-"""
-
-DEFINES = '''\
-from copy import deepcopy
-
-from kv_cache import KVCacheManager, Request
-
-kv = scheduler = None
-requests = {}  # by id, the newest of each
-given = {}  # of each request its prompt, max_tokens, priority and arrival
-settings = []  # what the scheduler and its manager were made with
-scheduled = {}  # by the last schedule, until update
-spoiled = False  # whether what it returned was emptied
-log = []  # calls on the manager in this operation
-lent, returned = [], []  # lists that were given and results that came back, each with a copy
-
-
-class RecordedManager(KVCacheManager):
-    """The manager, which notes the calls that change something."""
-
-    def allocate_slots(self, request, num_new_tokens, new_computed_blocks=None):
-        blocks = super().allocate_slots(request, num_new_tokens, new_computed_blocks)
-        word = "none" if blocks is None else "alloc"
-        log.append([word, request.request_id, num_new_tokens, len(new_computed_blocks or ())])
-        return blocks
-
-    def free(self, request):
-        if self._tables.get(request.request_id):
-            log.append(["free", request.request_id])
-        super().free(request)
-
-
-def begin(new_kv, made_with):
-    """Forget what was before."""
-    global kv, requests, given, settings, scheduled, spoiled
-    kv, requests, given, settings, scheduled, spoiled = new_kv, {}, {}, made_with, {}, False
-    lent.clear()
-    returned.clear()
-
-
-def accept(request, tokens):
-    """Keep a request that was accepted under its id."""
-    requests[request.request_id] = request
-    given[request.request_id] = [list(tokens), request.max_tokens, request.priority, request.arrival_time]
-
-
-def copied(value):
-    """A deep copy, without looking twice for the same object."""
-    if type(value) is list:
-        return [copied(item) for item in value]
-    if type(value) is dict:
-        return {key: copied(item) for key, item in value.items()}
-    return value if type(value) in (int, str, type(None)) else deepcopy(value)
-
-
-def lend(items):
-    """Remember a list or dict that goes into a call, to see later whether it is as before."""
-    lent.append((items, copied(items)))
-    return items
-
-
-def keep(result):
-    """Remember a result, to see later whether it is as it was returned."""
-    returned.append((result, copied(result)))
-    return result
-
-
-def open_step(result):
-    global scheduled, spoiled
-    scheduled, spoiled = dict(keep(result)["scheduled"]), False
-
-
-def close_step(result):
-    global scheduled, spoiled
-    scheduled, spoiled = {}, False
-    keep(result)
-
-
-def samples():
-    """The token that the model of the tests computes for each scheduled request."""
-    return lend({name: sample(requests[name]) for name in scheduled})
-
-
-def sample(request):
-    tokens = request.all_token_ids
-    return (sum(place * token for place, token in enumerate(tokens, 1)) + len(tokens)) % 3
-
-
-def spoil():
-    """Empty what the last schedule and update returned."""
-    global spoiled
-    spoiled = bool(scheduled)
-    for result, _ in returned:
-        for part in [*result.values(), result] if isinstance(result, dict) else [result]:
-            if isinstance(part, (list, dict)):
-                part.clear()
-    returned.clear()
-
-
-def names_of(queue):
-    """The ids of the requests in a queue, which are our very objects; at most so many as there can be."""
-    read = []
-    for request in queue if queue is not None else ():
-        if len(read) > 2 * len(requests) + 2:
-            break
-        read.append(next((name for name, other in requests.items() if other is request), "?"))
-    return read
-
-
-def plan_of(result):
-    pairs = [[name, tokens] for name, tokens in result["scheduled"].items()]
-    return [pairs, *(list(result[key]) for key in ("new", "resumed", "preempted")), result["total"]]
-
-
-def requests_now():
-    return {
-        name: [
-            exactly(str, r.status), exactly(int, r.num_computed_tokens), exactly(int, r.num_preemptions), outputs(r)
-        ]
-        for name, r in requests.items()
-    }
-
-
-def exactly(kind, value):
-    return value if type(value) is kind else "?"
-
-
-def outputs(request):
-    return request.all_token_ids[request.num_prompt_tokens :]
-
-
-def tables():
-    pairs = kv._tables.items() if kv is not None else ()
-    return {name: [block.block_id for block in table] for name, table in pairs if table}
-
-
-def pool():
-    """What the manager holds, as plain values."""
-    if kv is None:
-        return {"ref": [], "hash": [], "index": {}, "ncached": {}}
-    return {
-        "ref": [block.ref_cnt if block.block_id else None for block in kv._blocks],
-        "hash": [block._key for block in kv._blocks],
-        "index": {key: [block.block_id for block in blocks] for key, blocks in kv._cached.items()},
-        "ncached": {name: count for name, count in kv._counted.items() if count},
-    }
-
-
-def is_intact():
-    return all(items == copy for items, copy in (*lent, *returned))
-'''
-
-_MEMORY = "memory, max_model_len, tokens_a_block, page_bytes, num_layers"
-CALLS = {
-    "scheduler": "new_kv = RecordedManager(num_blocks, block_size, caching)\n"
-    "scheduler = Scheduler(new_kv, max_seqs, max_tokens_a_step, threshold, policy, reserve_full)\n"
-    "begin(new_kv, [num_blocks, block_size, caching, max_seqs, max_tokens_a_step, threshold, policy, reserve_full])",
-    "add": "request = Request(name, tokens, max_tokens, priority, arrival)\n"
-    "result = scheduler.add_request(request)\naccept(request, tokens)",
-    "schedule": "result = scheduler.schedule()\nopen_step(result)\nresult",
-    "update": "result = scheduler.update(samples())\nclose_step(result)\nresult",
-    "abort": "scheduler.abort(name)",
-    "reset": "scheduler.reset_prefix_cache(preempt_running)",
-    "spoil": "spoil()",
-    "page_size_bytes": "page_size_bytes(tokens_a_block, num_kv_heads, head_size, itemsize)",
-    "available_kv_memory": "more = [n for n in [other] if n]\n"
-    "available_kv_memory(total, percent, weights, peak, *more)",
-    "get_num_blocks": "more = [n for n in [override] if n is not None]\n"
-    "get_num_blocks(lend(available), page_bytes, num_layers, *more)",
-    "check_enough_memory": f"check_enough_memory({_MEMORY})",
-    "estimate_max_model_len": f"estimate_max_model_len({_MEMORY})",
-    "max_concurrency": "max_concurrency(blocks, max_model_len, tokens_a_block)",
-    "simulate": "simulate(policy, slots, max_len, tokens_a_block, lend(lengths))",
-}
-CALLS = {name: f"log.clear()\n{text}" for name, text in CALLS.items()}
-GIVES = {"schedule": "plan_of"}
-READS = {
-    "running": "names_of(scheduler and scheduler.running)",
-    "waiting": "names_of(scheduler and scheduler.waiting)",
-    "req": "requests_now()",
-    "calls": "log",
-    "tables": "tables()",
-    "free": "[block.block_id for block in kv._free] if kv is not None else []",
-    "intact": "is_intact()",
-    "settings": "settings",
-    "scheduled": "scheduled",
-    "spoiled": "spoiled",
-    "given": "given",
-    "pool": "pool()",
-}
 
 _STEP, _ROWS = ("schedule",), ("simulate",)
 FACETS = (
@@ -283,13 +44,12 @@ FACETS = (
 def lab() -> Lab:
     """Return the lab."""
     return python_lab(
-        globals(),
-        "scheduler",
+        Path(__file__).parent,
         "A scheduler for a paged KV cache",
         "reference.scheduler:Scheduler",
+        FACETS,
         traces="grader.labs.scheduler.traces",
         circumstances="grader.labs.scheduler.situations:circumstances",
-        given={"kv_cache": Path(__file__).parent / "given" / "kv_cache.py"},
         invariants=broken,
         charts=charts,
         smalls="grader.labs.scheduler.small:SMALL",

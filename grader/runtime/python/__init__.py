@@ -1,5 +1,5 @@
 """How a submission in Python runs: `build` looks at the file, `play` runs cases, `lines` traces what went wrong.
 
-What runs beside a student's code is in `harness/`: standard library only, never imported by the grader. It executes the
-texts of a lab's table (`table.CallTable`), sends a canonical JSON record for each operation, and knows no expectation.
+What runs beside a student's code is in `harness/`: standard library only, never imported by the grader. It executes a
+lab's driver (see `driver`), sends a canonical JSON record for each operation, and knows no expectation.
 """

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from grader.core.errors import TooBusy
 from grader.core.verdict import NOT_IMPORTED, Finding, SourceLine, Tool, Verdict
 from grader.runtime.protocol import Built, Program
+from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.process import decoded, ending, frames, run
-from grader.runtime.python.table import CallTable
 from grader.system.sandbox import Workspace
 
 _COMPILED, _EXECUTED = 0, 1
@@ -38,12 +38,12 @@ class PythonProgram(Program):
     """Seconds that it computes or sleeps while the module is executed."""
 
 
-def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
+def build(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
     """Check a submission. Its program is its text; there is none when something is wrong with it."""
-    done = run(work, source, table, (), given=given, check=True, total=_SECONDS)
+    done = run(work, source, driver, (), check=True, total=_SECONDS)
     if done.timed_out and not done.silent:
         raise TooBusy("the machine is too busy: a module was not checked in minutes, although it computed little")
-    file = f"{table.module}.py"
+    file = driver.file
     seen = list(frames(done.channels[0]))
     looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
     findings = list(_of_the_text(looked, file))
@@ -54,8 +54,8 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
-        findings = list(_of_the_module(executed, file, table.demanded))
-        missing = _missing(executed, table.demanded)
+        findings = list(_of_the_module(executed, file, driver.demanded))
+        missing = _missing(executed, driver.demanded)
         late |= any(executed.get("E", {}).get(reason) for reason in ("hang", "no_time"))
         taken = _own(executed.get("E", {})) / work.budget.pace
     modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
@@ -70,7 +70,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     return Built(
         program=None if findings else program,
         missing=missing,
-        unwritten=table.calling(empty),
+        unwritten=driver.calling(empty),
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
         late=late,

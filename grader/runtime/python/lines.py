@@ -12,9 +12,9 @@ from grader.core.judgement import Difference
 from grader.core.verdict import SourceLine
 from grader.runtime.protocol import Named, Observations, Program, Unplaced
 from grader.runtime.python.build import PythonProgram
+from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.play import line_of
 from grader.runtime.python.process import decoded, frames, lines_of, run
-from grader.runtime.python.table import CallTable
 from grader.runtime.runs import by_visibility
 from grader.system.sandbox import Workspace
 
@@ -31,57 +31,56 @@ def find_lines(
     observed: Observations,
     unplaced: Sequence[Unplaced],
     *,
-    table: CallTable,
-    given: Mapping[str, str],
+    driver: PythonDriver,
 ) -> Observations:
     """Return the observations with the lines that could be found; public and hidden cases in processes of their own."""
     wanted = {fault.case: fault for fault in unplaced[:_MOST] if fault.difference is not None}
-    derived = {case: fault for case, fault in wanted.items() if _is_derived(fault, table)}
+    derived = {case: fault for case, fault in wanted.items() if _is_derived(fault, driver)}
     wanted = {case: fault for case, fault in wanted.items() if case not in derived}
     named = {
         (case, fault.operation): Named(lines=lines)
         for case, fault in derived.items()
-        if (lines := _known(fault, table))
+        if (lines := _known(fault, driver))
     }
     spent = 0.0
     cases = [comparison.case for comparison in observed.comparisons]
     modules = program.modules if isinstance(program, PythonProgram) else ()
     for numbers in by_visibility(cases, wanted):
-        plan = [_watched(wanted[number], table) for number in numbers]
+        plan = [_watched(wanted[number], driver) for number in numbers]
         total = max(0.1, min(work.budget.limits.second_replay - spent, work.budget.cpu))
-        done = run(work, program.content, table, plan, given=given, modules=modules, total=total)
+        done = run(work, program.content, driver, plan, modules=modules, total=total)
         spent += done.cpu_seconds
         for number, heard in _heard(done.channels[0], wanted).items():
-            lines_known = _named(wanted[number], heard, table)
+            lines_known = _named(wanted[number], heard, driver)
             if lines_known is not None:
                 named[number, wanted[number].operation] = lines_known
     return replace(observed, named=named, spent={**observed.spent, "find lines": spent})
 
 
-def _part(fault: Unplaced, table: CallTable) -> str:
+def _part(fault: Unplaced, driver: PythonDriver) -> str:
     """The name in the state that the wrong facet is in; "" for a reply."""
     difference = fault.difference
-    return table.parts.get(difference.place or difference.facet, "") if difference is not None else ""
+    return driver.parts.get(difference.place or difference.facet, "") if difference is not None else ""
 
 
-def _is_derived(fault: Unplaced, table: CallTable) -> bool:
+def _is_derived(fault: Unplaced, driver: PythonDriver) -> bool:
     """Whether the wrong part of the state is none that is read of the program, so that nothing of it can be traced."""
-    part = _part(fault, table)
-    return part != "" and part not in table.reads
+    part = _part(fault, driver)
+    return part != "" and part not in driver.reads
 
 
-def _known(fault: Unplaced, table: CallTable) -> tuple[SourceLine, ...]:
+def _known(fault: Unplaced, driver: PythonDriver) -> tuple[SourceLine, ...]:
     """The lines that the lab itself knows of."""
-    lines = fault.comparison.played.steps[fault.operation].lines.get(_part(fault, table), ())
-    return tuple(SourceLine(file=f"{table.module}.py", line=line) for line in lines if line)
+    lines = fault.comparison.played.steps[fault.operation].lines.get(_part(fault, driver), ())
+    return tuple(SourceLine(file=driver.file, line=line) for line in lines if line)
 
 
-def _watched(fault: Unplaced, table: CallTable) -> dict[str, object]:
+def _watched(fault: Unplaced, driver: PythonDriver) -> dict[str, object]:
     """The line of the plan for a case that is played up to the wrong operation, which is traced."""
     operations = fault.comparison.case.trace.operations[: fault.operation + 1]
     difference = fault.difference
     facet, entry = (difference.place or difference.facet, difference.entry) if difference is not None else ("", "")
-    watched = {"operation": fault.operation, "read": table.parts.get(facet), "entry": entry or _cell(difference)}
+    watched = {"operation": fault.operation, "read": driver.parts.get(facet), "entry": entry or _cell(difference)}
     return {**line_of(fault.case, operations), "watched": watched}
 
 
@@ -117,11 +116,11 @@ def _heard(content: bytes, wanted: Mapping[int, Unplaced]) -> dict[int, dict[str
     return heard
 
 
-def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named | None:
+def _named(fault: Unplaced, heard: Mapping[str, Any], driver: PythonDriver) -> Named | None:
     """Return the lines for a difference; None when nothing is known that helps."""
-    difference, file = fault.difference, f"{table.module}.py"
+    difference, file = fault.difference, driver.file
     assert difference is not None
-    if (difference.place or difference.facet) not in table.parts:  # a reply
+    if (difference.place or difference.facet) not in driver.parts:  # a reply
         lines = lines_of(heard.get("raised") or heard.get("returned"), file)
         return Named(lines=lines) if lines else None
     changed = lines_of(heard.get("changed"), file)

@@ -16,8 +16,8 @@ from grader.core.verdict import SourceLine, Verdict, Visibility
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
 from grader.runtime.protocol import Program
 from grader.runtime.python.build import PythonProgram
+from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.process import PythonFrame, decoded, ending, frames, lines_of, run
-from grader.runtime.python.table import CallTable, Derive, Derived, DerivedStep
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -32,6 +32,33 @@ _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStep:
+    """An operation: the record that is judged, and the submission's lines behind the parts of its state."""
+
+    record: dict[str, Any]
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By the name that a part has in the state."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What pictures show besides; nothing of it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A case, as far as it can be judged."""
+
+    steps: Sequence[DerivedStep]
+    stopped: str = ""
+    """Why the operation behind the last step cannot be judged; "" where all can."""
+    lines: tuple[int, ...] = ()
+    """The submission's lines that this is about."""
+
+
+Derive = Callable[[Sequence[Operation], Sequence[Mapping[str, Any]]], Derived]
+"""Makes the records that are judged of the operations of a case and the records that a program sent. These may be
+anything: whatever is wrong with them is a step's or `Derived.stopped`, never an exception."""
 
 
 @dataclass(slots=True)
@@ -151,8 +178,7 @@ def play(
     program: Program,
     cases: Sequence[Case],
     *,
-    table: CallTable,
-    given: Mapping[str, str],
+    driver: PythonDriver,
     derive: Derive | None = None,
 ) -> Replayed:
     """Play all cases, each in a process of its own. Raises `TooBusy` when the machine is too busy to tell anything.
@@ -160,7 +186,7 @@ def play(
     `derive` makes the records that are judged of those that the program sent.
     """
     budget = work.budget
-    deriving = _Deriving(derive, f"{table.module}.py", budget) if derive is not None else None
+    deriving = _Deriving(derive, driver.file, budget) if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
     modules = program.modules if isinstance(program, PythonProgram) else ()
@@ -176,9 +202,8 @@ def play(
             done = run(
                 work,
                 program.content,
-                table,
+                driver,
                 lines,
-                given=given,
                 modules=modules,
                 total=total,
             )
@@ -191,7 +216,7 @@ def play(
             left = [number for number in left if number not in begun]
     budget.traces = max(0.0, most - (budget.paid - paid))
     budget.leave_out(-budget.traces)
-    file = f"{table.module}.py"
+    file = driver.file
     slow = program.begins_slowly
     played = tuple(_played(case, heard.get(number), file, deriving, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)

@@ -7,7 +7,6 @@ process and may be anything.
 
 from __future__ import annotations
 
-import ast
 import json
 import marshal
 import math
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 from grader.core.errors import CannotStart
 from grader.core.verdict import EXCEPTION, REFUSED, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
-from grader.runtime.python.table import CallTable, compiled, module_code
+from grader.runtime.python.driver import PythonDriver, module_code
 from grader.system import sandbox
 from grader.system.folders import closed_folders
 from grader.system.process import Completed
@@ -98,10 +97,9 @@ def _trouble(program: str) -> str:
 def run(
     work: Workspace,
     source: bytes,
-    table: CallTable,
+    driver: PythonDriver,
     lines: Iterable[Mapping[str, object]],
     *,
-    given: Mapping[str, str],
     modules: Iterable[str] = (),
     check: bool = False,
     total: float,
@@ -111,15 +109,15 @@ def run(
     names, program = tuple(modules), interpreter()
     header = {
         "check": check,
-        "every": table.every,
-        "module": table.module,
-        "file": f"{table.module}.py",
+        "every": driver.every,
+        "module": driver.module,
+        "file": driver.file,
         "source": source,
-        "table": compiled(table),
-        "demanded": list(table.demanded),
-        "given": {name: module_code(text, f"{name}.py") for name, text in given.items()},
-        "imports": [*names, *_imported((*given.values(), table.defines))],
-        "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *given}),
+        "driver": driver.in_harness(),
+        "demanded": list(driver.demanded),
+        "given": {name: module_code(text, f"{name}.py") for name, text in driver.given.items()},
+        "imports": [*names, *driver.imports()],
+        "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *driver.given}),
         "limits": {
             "operation": limits.python_operation * pace,
             "least": limits.python_least * pace,
@@ -169,14 +167,6 @@ def _bytecode(source: bytes, name: str) -> bytes:
     return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
-@cache
-def _imported(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The modules that texts of a lab import, given modules themselves included."""
-    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return tuple(dict.fromkeys([*plain, *(node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))]))
-
-
 def frames(content: bytes) -> Iterator[PythonFrame]:
     """Yield the frames of a channel; what is cut off at its end is no frame."""
     at = 0
@@ -206,8 +196,8 @@ _MOST_CHARACTERS = 300
 _LEFT, _STUMBLED = 1, 2
 """Exit codes of a child that reported an error, and of one in which the harness could not go on."""
 
-_OF_A_TABLE = "BufferError"
-"""What functions of a table raise for an error that is no refusal, with its name and message as their message."""
+_OF_A_DRIVER = "BufferError"
+"""What functions of a driver raise for an error that is no refusal, with its name and message as their message."""
 
 _PHRASES = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
@@ -303,7 +293,7 @@ def _ending(
 def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
     name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
     lines, refused = lines_of(error.get("lines"), file), str(error.get("refused", ""))[:_MOST_CHARACTERS]
-    raised = message if name == _OF_A_TABLE and ": " in message else f"{name}: {message}" if message else name
+    raised = message if name == _OF_A_DRIVER and ": " in message else f"{name}: {message}" if message else name
     if error.get("where") == "import":
         if name == "SystemExit":
             sentence = f"{file} ends the program when it is imported: put such code {_BELOW}"

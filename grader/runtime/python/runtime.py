@@ -1,4 +1,4 @@
-"""The runtime of Python submissions: a module is executed call by call, by the texts of the lab's table."""
+"""The runtime of Python submissions: a module is executed call by call, by the lab's driver."""
 # ruff: noqa: ARG002 - the protocol has arguments that Python does not need
 
 from __future__ import annotations
@@ -6,9 +6,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from grader.core.case import Case
 from grader.core.errors import GraderError
@@ -18,8 +17,9 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Replayed
 from grader.runtime.protocol import Built, GradingOptions, Observations, Program, Runtime, Unplaced
 from grader.runtime.python import build as checking, play as playing, process
+from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.lines import find_lines
-from grader.runtime.python.table import CallTable, Derive
+from grader.runtime.python.play import Derive
 from grader.runtime.runs import measured_once, run_confirmed, timely
 from grader.system import sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
@@ -39,16 +39,14 @@ _USUAL_SECONDS = 0.035
 class PythonRuntime(Runtime):
     """A lab's submissions in Python; see `grader.runtime.protocol.Runtime`."""
 
-    table: CallTable
-    given: Mapping[str, Path] = field(default_factory=dict)
-    """Modules that a submission may import besides the standard library, by name."""
+    driver: PythonDriver
     derive: Derive | None = None
     """Makes the records that are judged of those that a program sent; None: they are the same."""
 
     @property
     def source_name(self) -> str:
         """The file that students submit."""
-        return f"{self.table.module}.py"
+        return self.driver.file
 
     @property
     def language(self) -> str:
@@ -86,7 +84,7 @@ class PythonRuntime(Runtime):
         stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
-        return timely(work, self, lambda: checking.build(work, source, self.table, self._given))
+        return timely(work, self, lambda: checking.build(work, source, self.driver))
 
     def pace(self) -> float:
         """Return what was measured when this interpreter was first used."""
@@ -95,14 +93,14 @@ class PythonRuntime(Runtime):
     def pace_now(self) -> float:
         """Check a known-good module."""
         with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
-            checking.build(work, _KNOWN_GOOD, self.table, self._given)
+            checking.build(work, _KNOWN_GOOD, self.driver)
             return pace_of(work.budget.paid * work.budget.pace, _USUAL_SECONDS)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Play all cases, each in a process of its own."""
 
         def run(work: Workspace, program: Program) -> Replayed:
-            return playing.play(work, program, cases, table=self.table, given=self._given, derive=self.derive)
+            return playing.play(work, program, cases, driver=self.driver, derive=self.derive)
 
         return run_confirmed(work, program, run, runtime=self, known_good=self.known_good)
 
@@ -137,9 +135,5 @@ class PythonRuntime(Runtime):
         optional: OptionalStages,
     ) -> Observations:
         """Trace the operations that went wrong, to find the lines behind wrong states and replies."""
-        look = partial(find_lines, work, program, observed, unplaced, table=self.table, given=self._given)
+        look = partial(find_lines, work, program, observed, unplaced, driver=self.driver)
         return optional.run(OptionalStage.LINES, look, otherwise=observed)
-
-    @property
-    def _given(self) -> dict[str, str]:
-        return {name: path.read_text(encoding="utf-8") for name, path in self.given.items()}

@@ -42,9 +42,9 @@ def traced(*lines: str) -> str:
     [
         ("find 3 -> null", "word of find must be a word of letters, digits, - and _, not '3'"),
         ("find null -> null", "word of find must be a word"),
-        ("take 9 -> KeyError", "take cannot return 'KeyError'; write -> ValueError or a list of boxes behind ->"),
-        ("give {} -> null", "boxes of give must be a list of boxes, not '{}'"),
-        ("usage -> NaN", "usage cannot return 'NaN'; write a fraction behind ->"),
+        ("take 9 -> KeyError", "take cannot return 'KeyError'; write -> ValueError or JSON without spaces behind ->"),
+        ("give {} -> null", "boxes of give must be a list of numbers such as [1,2], not '{}'"),
+        ("usage -> NaN", "usage cannot return 'NaN'; write JSON without spaces behind ->"),
         ("take 9 -> [0]", "claims [0], the reference returns ValueError (Part 1/enough)"),
     ],
 )

@@ -28,6 +28,7 @@ def elsewhere() -> frozenset[Path]:
         *(ROOT / "grader" / "runtime" / "python" / "harness").glob("*.py"),
         *labs.glob("*/starter/*.py"),
         *labs.glob("*/starter.py"),
+        *labs.glob("*/driver.py"),
     ]
     return frozenset([*files, *labs.glob("*/given/*.py")])
 

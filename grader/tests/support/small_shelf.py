@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grader.labs.small_plain import SmallLines, SmallPlain
 from grader.tests.support.toy.engine import Shelf
-from grader.tests.support.toy.lab import OPERATIONS
+from grader.tests.support.toy_lab import lab
 
 SHELF = SmallLines(
     opening="shelf 2",
@@ -17,4 +17,4 @@ SHELF = SmallLines(
 
 def small_shelf(lines: SmallLines = SHELF, *, most: int | None = None) -> SmallPlain:
     """Return it; `most` replaces the number of transitions after which no state is looked at."""
-    return SmallPlain(lines if most is None else replace(lines, most=most), OPERATIONS, Shelf())
+    return SmallPlain(lines if most is None else replace(lines, most=most), lab().grammar.operations, Shelf())

@@ -17,11 +17,19 @@ from importlib import import_module
 from pathlib import Path
 
 from grader.runtime.python import process
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.driver import PythonDriver
 from grader.system import sandbox
 from grader.system.budget import Budget, TimeLimits
 
-_TABLE = CallTable(setup="from shelf import use", calls={"use": "use(name)"}, parameters={"use": ("name",)}, reads={})
+_DRIVER = PythonDriver.of("""
+import shelf as submission
+
+class World: pass
+
+def use(world: World, name: str) -> Any: return submission.use(name)
+
+def read(world): return {}
+""")
 _LISTED = Path(__file__).with_suffix(".csv")
 _COLUMNS = ("function", "plain", "graded")
 _CALLING = """
@@ -118,7 +126,7 @@ def _alone(work: sandbox.Workspace, source: bytes) -> dict[str, str]:
 
 def _graded(work: sandbox.Workspace, source: bytes, module: str, names: Sequence[str]) -> Mapping[str, str]:
     plan = [{"case": number, "operations": [["use", [name]]]} for number, name in enumerate(names)]
-    done = process.run(work, source, _TABLE, plan, given={}, modules=(module,), total=600.0)
+    done = process.run(work, source, _DRIVER, plan, modules=(module,), total=600.0)
     sent = (frame for frame in process.frames(done.channels[0]) if frame.kind == "S")
     return {names[frame.case]: json.loads(frame.body)["reply"].get("returned", "") for frame in sent}
 

@@ -223,23 +223,3 @@ def message(error):
     if type(arguments) is tuple and len(arguments) == 1 and type(arguments[0]) is str:
         return arguments[0][:200]
     return ""
-
-
-def place_of(item, among):
-    """Return where this very object is in a list, or under which key of a dict; None for None, "?" for a stranger."""
-    if item is None:
-        return None
-    pairs = dict.items(among) if isinstance(among, dict) else enumerate(list(among)) if isinstance(among, list) else ()
-    for place, other in pairs:
-        if other is item:
-            return place
-    return "?"
-
-
-def places_of(items, among):
-    """Return the places of several objects, in their order; what is no list or tuple is unreadable."""
-    if type(items) is not list and type(items) is not tuple:
-        raise Unreadable(class_name(type(items)))
-    if len(items) > MOST_VALUES:
-        raise Unreadable("very many values")
-    return [place_of(item, among) for item in items]

@@ -108,13 +108,10 @@ class Harness:
         """Make everything that children need: what a child makes itself costs pages of memory."""
         sys.path.remove(_FOLDER)  # programs may write to it, and no later import shall find what they made there
         code = compile(self.source, self.file, "exec", dont_inherit=True)
-        table = program.CompiledTable(self.header["table"])
-        given = modules.Given(self.header["given"], recorded=table.reads_calls)
         cage.forbid_memory()
         modules.add_site_builtins()
         self._load(name for name in names if name not in self.header["given"])
-        name, demanded = self.header["module"], self.header["demanded"]
-        self.submission = program.Submission(table, code, name, self.file, demanded, given)
+        self.submission = program.Submission(self.header, code)
 
     def _load(self, names):
         modules.preload(names)

@@ -1,4 +1,4 @@
-"""Run one trace on a student's module by the lab's table: call by call, with a report after each.
+"""Run one trace on a student's module by the lab's driver: call by call, with a report after each.
 
 Everything here happens in a process that has given up its rights. What the module does to this process (patched
 built-in functions, wild objects, endless loops) ends or distorts its own trace only.
@@ -10,37 +10,15 @@ import sys
 import time
 
 from cage import Refused
-from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain, text_of
+from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, plain, text_of
 
 identity = object.__hash__
 """Of the very object, as `id`, which an audit event would make several times as slow."""
-_FUNCTION = type(lambda: None)
 _MOST_STEPS = 5_000
 _MOST_LINES = 200
 _MOST_FRAMES = 24
 _MOST_EVENTS, _LOOK = 20_000, 0.04
 """The events of a trace, and the seconds of CPU time, in which the loop is looked for that does not end."""
-
-
-class CompiledTable:
-    """The lab's table, whose texts are code; see grader/runtime/python/table.py."""
-
-    def __init__(self, described):
-        self.setup = described["setup"]
-        self.defines = described["defines"]
-        self.parameters = described["parameters"]
-        self.calls = described["calls"]
-        self.takes = described["takes"]
-        self.among = described["among"]
-        self.gives = described["gives"]
-        self.reads = described["reads"]
-        self.errors = frozenset(described["errors"])
-        self.reads_calls = described["reads_calls"]
-
-
-def bound(codes, space):
-    """Return the functions of these codes, with their names in `space`."""
-    return {name: code and _FUNCTION(code, space) for name, code in codes.items()}
 
 
 class Ended(Exception):
@@ -57,26 +35,20 @@ def absent(file, name):
 
 
 class Submission:
-    """The submission's module, executed anew, and the names by which the lab's table speaks of its objects."""
+    """The submission's module, executed anew, and the lab's driver with its world."""
 
-    def __init__(self, compiled, code, name, file, demanded, given):
-        self.table = compiled
+    def __init__(self, header, code):
+        self.header = header
+        self.file = header["file"]
+        self.driver = header["driver"]
         self.code = code
-        self.name = name
-        self.file = file
-        self.demanded = demanded
-        self.given = given
         self.send = None
         self.missing = []
         self.dropped = False
         self.space = {}
-        self.names = sorted((name, encoded(name)) for name in compiled.reads)
-        self.among, self.reads = (bound(codes, self.space) for codes in (compiled.among, compiled.reads))
-        calls, takes = (bound(codes, self.space) for codes in (compiled.calls, compiled.takes))
-        self.calls = {
-            name: (call, [(parameter, takes.get(parameter)) for parameter in compiled.parameters[name]])
-            for name, call in calls.items()
-        }
+        self.world = None
+        self.reads = {}
+        self.names = sorted((name, encoded(name)) for name in self.driver["reads"])
 
     def play(self, operations, report, watched=None, every=1, *, explains=True):
         """Do all operations, and report the record of each, with a state after `every` so many. Raises `Ended`.
@@ -103,36 +75,38 @@ class Submission:
 
     def execute(self):
         """Execute the given modules and the student's, which then may be imported under their names. Raises `Ended`."""
-        self.given.execute()
-        module = sys.modules[self.name] = type(sys)(self.name)
+        for name, code in self.header["given"].items():
+            module = sys.modules[name] = type(sys)(name)
+            exec(code, module.__dict__)
+        module = sys.modules[self.header["module"]] = type(sys)(self.header["module"])
         module.__dict__["__file__"] = self.file
         try:
             exec(self.code, module.__dict__)
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
-        self.missing = [name for name in self.demanded if name not in module.__dict__]
+        self.missing = [name for name in self.header["demanded"] if name not in module.__dict__]
         for name in self.missing:
             module.__dict__[name] = absent(self.file, name)
 
     def _begin(self):
-        """Make the names anew by which the table speaks of the module and its objects."""
-        self.space.clear()
-        self.space.update(__name__="<table>", place_of=place_of, places_of=places_of, id=identity)
-        self.space["calls_of"] = self.given.calls_of
+        """Make a new world. The driver, executed once, keeps nothing elsewhere."""
         try:
-            exec(self.table.setup, self.space)
-            exec(self.table.defines, self.space)
+            if not self.space:
+                self.space.update(__name__="<driver>", id=identity)
+                exec(self.driver["code"], self.space)
+            self.world = self.space["World"]()
+            self.reads = self.space["read"](self.world)
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
 
     def _call(self, name, arguments, watch, explains):
         """Make a call and return the text of its reply as a record has it."""
-        call, parameters = self.calls[name]
+        call = self.space[name]
         try:
-            for (parameter, take), value in zip(parameters, arguments, strict=True):
-                self.space[parameter] = value if take is None else take(value)
+            if name in self.driver["takes"]:
+                arguments = [*map(self._taken, self.driver["takes"][name], arguments)]
         except BaseException as error:
             self._report(error, "argument")
             raise Ended from None
@@ -140,33 +114,32 @@ class Submission:
             if watch is not None:
                 watch.begin()
             try:
-                value = call()
+                value = call(self.world, *arguments)
             finally:
                 if watch is not None:
                     watch.end()
         except BaseException as error:
             raised = error_name(error)
-            if raised in self.table.errors:
+            if raised in self.driver["errors"]:
                 if explains:
                     self.send(b"R", encoded({"lines": self._lines(error)}).encode())
                 return f'{{"raised":"{raised}"}}'
             self._report(error, "call")
             raise Ended from None
         try:
-            return f'{{"returned":{self._given_back(name, value)}}}'
+            reader = self.driver["gives"].get(name)
+            value = value if reader is None else self.space[reader](self.world, value)
+            return f'{{"returned":{text_of(value)}}}'
         except BaseException as error:
             return f'{{"returned":{_unreadable(error)}}}'
 
-    def _given_back(self, name, value):
-        """Read what a call returned: by identity where the table says so."""
-        reader = self.table.gives.get(name)
-        if reader is None:
-            return text_of(value)
-        among = self.among.get(reader)
-        if among is None:
-            return text_of(self.space[reader](value))
-        objects = among()
-        return text_of(places_of(value, objects) if type(value) in (list, tuple) else place_of(value, objects))
+    def _taken(self, place, value):
+        """The objects that an argument stands for."""
+        if place is None:
+            return value
+        attribute, several = place
+        objects = getattr(self.world, attribute)
+        return [objects[item] for item in value] if several else objects[value]
 
     def _state(self):
         """Read each part of the state; one that cannot be read takes no other with it."""
@@ -294,6 +267,11 @@ def frames_of(frame, file):
     return frames[::-1]
 
 
+def _is_in(operation, code):
+    """Whether this is the code of an operation of the driver, or of a comprehension in it."""
+    return code.co_filename == "<driver>" and code.co_qualname.partition(".")[0] == operation
+
+
 class Watch:
     """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
 
@@ -301,17 +279,17 @@ class Watch:
         """`constructs`: the call makes what is read, so it is not seen in it which line gave it its value."""
         self.file = file
         self.constructs = constructs
-        self.caller = f"<{call}>"
+        self.caller = call
         self.read = read
         self.entry = entry
         self.value = self._value()
         self.before = []
         self.changed = []
         self.returned = []
-        self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what table functions call
+        self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what helpers of the driver call
         self.depth = 0
         self.calls = False  # whether lines of further functions of the student ran
-        self.direct = False  # whether the call text itself made the call that is being traced
+        self.direct = False  # whether the operation itself made the call that is being traced
         self.steps = 0
 
     def begin(self):
@@ -335,7 +313,7 @@ class Watch:
         if frame.f_code.co_filename != self.file:
             return None
         if self.depth == 0:
-            self.direct = frame.f_back is not None and frame.f_back.f_code.co_filename == self.caller
+            self.direct = frame.f_back is not None and _is_in(self.caller, frame.f_back.f_code)
         self.depth += 1
         return self._inside
 

@@ -16,8 +16,8 @@ from grader.labs import open_lab
 from grader.labs.offload.derive import derive
 from grader.labs.offload.device import ModelSizes
 from grader.labs.offload.replay import Replay
+from grader.runtime.python.play import Derived
 from grader.runtime.python.runtime import PythonRuntime
-from grader.runtime.python.table import Derived
 from grader.tests.support.command import ROOT
 from reference.operation import Operation
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from grader.core.case import Case, Expected, Generated
 from grader.core.verdict import Verdict, Visibility
-from grader.runtime.python.play import _MOST_DERIVING, _Deriving
-from grader.runtime.python.table import Derived, DerivedStep
+from grader.runtime.python.play import _MOST_DERIVING, Derived, DerivedStep, _Deriving
 from grader.system.budget import Budget
 from reference.operation import Operation, Trace
 from reference.oracle import Plain, text_of

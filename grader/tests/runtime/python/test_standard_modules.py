@@ -14,16 +14,19 @@ from grader.report import FORMATS
 from grader.report.document import View
 from grader.report.start_here import focus
 from grader.runtime.python import process
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.driver import PythonDriver
 from grader.system import sandbox
 from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded
 
-_TABLE = CallTable(
-    setup="from shelf import use",
-    calls={"use": "use()"},
-    parameters={"use": ()},
-    reads={},
-)
+_DRIVER = PythonDriver.of("""
+import shelf as submission
+
+class World: pass
+
+def use(world: World) -> Any: return submission.use()
+
+def read(world): return {}
+""")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def _used(module: str, expression: str) -> list[tuple[str, Any]]:
     source = f"import {module}\n\n\ndef use():\n    return {expression}\n"
     with sandbox.workspace(tools=(process.interpreter(),)) as work:
         plan = [{"case": 0, "operations": [["use", []]]}]
-        done = process.run(work, source.encode(), _TABLE, plan, given={}, modules=(module,), total=5.0)
+        done = process.run(work, source.encode(), _DRIVER, plan, modules=(module,), total=5.0)
     return [(frame.kind, json.loads(frame.body)) for frame in process.frames(done.channels[0]) if frame.kind in "SXR"]
 
 
