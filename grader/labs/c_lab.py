@@ -77,18 +77,12 @@ def c_lab(
     are the words of a record by the names of differences (omitted: by facets), `building` are operations that no case
     file uses, `others` are those of `load_lab`. Raises `RubricError` for wrong files.
     """
-    refusing = {call: each.refusals[0].replace("null", "NULL") for call, each in operations.items() if each.refusals}
-    project = CProject(
-        source_name=f"{Path(header).name}.c",
-        header=folder / f"{header}.h",
-        driver=folder / "driver.c",
-        functions=functions_of(folder / f"{header}.h", refusing),
-    )
+    project = _project(folder, header, operations)
     calls, numbers = {**operations, **building}, numbers or partial(_settings, settings)
+    sentences = partial(load_clauses, cases / "handout.toml", constants)
 
     def runtime(model: ModelFactory) -> NativeRuntime:
-        by_name = places or partial(_places, facets)
-        driver = Driver(operations=calls, settings=numbers, places=by_name, model=model)
+        driver = Driver(operations=calls, settings=numbers, places=places or partial(_places, facets), model=model)
         return NativeRuntime(project=project, driver=driver)
 
     mine: dict[str, Any] = {
@@ -108,13 +102,7 @@ def c_lab(
         facets=facets,
         oracle=oracle,
         runtime=runtime,
-        reproduce=partial(
-            _reproduce,
-            project=project,
-            calls=calls,
-            settings=numbers,
-            sentences=partial(load_clauses, cases / "handout.toml", constants),
-        ),
+        reproduce=partial(_reproduce, project=project, calls=calls, settings=numbers, sentences=sentences),
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
         **mine | others,
     )
@@ -139,6 +127,16 @@ def _small_engines(*parts: Any) -> Sequence[SmallEngine]:
     from grader.labs.small_plain import small_engines  # noqa: PLC0415
 
     return small_engines(*parts)
+
+
+def _project(folder: Path, header: str, operations: Mapping[str, Signature]) -> CProject:
+    refusing = {call: each.refusals[0].replace("null", "NULL") for call, each in operations.items() if each.refusals}
+    return CProject(
+        source_name=f"{Path(header).name}.c",
+        header=folder / f"{header}.h",
+        driver=folder / "driver.c",
+        functions=functions_of(folder / f"{header}.h", refusing),
+    )
 
 
 def _settings(settings: Mapping[str, Number], trace: Trace) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ _COMMENT = re.compile(r"^ */\*.*?\*/\n", re.DOTALL | re.MULTILINE)
 _LENT = re.compile(r'put_lent\("(\w+)"')
 
 
-class _Expected(NamedTuple):
+class _Value(NamedTuple):
     """What must be at a path: a text, or the list of this number, with so many ints."""
 
     path: str
@@ -46,7 +46,7 @@ class _Line(NamedTuple):
     code: int
     target: int
     first: int
-    size: int
+    given: int
     text: str
     sentence: int
     reply: str
@@ -88,7 +88,7 @@ def reproduce(
         settings=[*settings(case.trace), 0],
         lines=lines,
         last=operation + 1,
-        expected=expected or [_Expected("", "nothing")],  # so that there is one
+        expected=expected or [_Value("", "nothing")],  # so that there is one
         lists=parts.lists,
         arguments=parts.arguments,
         sentences=parts.sentences,
@@ -122,9 +122,9 @@ class _Parts:
     arguments: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
 
-    def lines(self, chosen: Iterable[int]) -> Iterator[_Line]:
+    def lines(self, numbers: Iterable[int]) -> Iterator[_Line]:
         """Yield the calls of these numbers."""
-        for number in chosen:
+        for number in numbers:
             operation, reply = self.case.trace.operations[number], self.case.expected.replies[number]
             line = f" (line {operation.line} of the case)" if operation.line else ""
             sentence = _cited(self.clauses, reply.clause) if reply.clause else ""
@@ -134,14 +134,14 @@ class _Parts:
                 code=self.codes.index(operation.name),
                 target=operation.target or 0,
                 first=len(self.arguments),
-                size=len(operation.arguments),
+                given=len(operation.arguments),
                 text=(f"{operation} -> {reply.text}" if reply.text else f"{operation} (by hand)") + line,
                 sentence=self.sentences.index(sentence),
                 reply=_text(values.decode(self.case.expected.records[number])["reply"]["returned"]),
             )
             self.arguments += map(self._argument, operation.arguments)
 
-    def flat(self, path: tuple[str, ...], value: Any, history: list[Any]) -> Iterator[_Expected]:
+    def flat(self, path: tuple[str, ...], value: Any, history: list[Any]) -> Iterator[_Value]:
         """Yield what a state says, by its paths, and of lent memory what changed; `history` are all states so far."""
         if isinstance(value, dict):
             for name, item in value.items():
@@ -153,12 +153,12 @@ class _Parts:
                 fresh = next(before for before in history if len(before) == len(value))
                 changes = [place for place, word in enumerate(value) if word != fresh[place]]
                 ints = [number for place in changes for number in (place, value[place])]
-            yield _Expected(_dotted(path), None, self._listed(ints), len(ints))
+            yield _Value(_dotted(path), None, self._listed(ints), len(ints))
         elif isinstance(value, list):
             for place, item in enumerate(value):
                 yield from self.flat((*path[:-1], f"{path[-1]}[{place}]"), item, [])
         elif value is not None:
-            yield _Expected(_dotted(path), _text(value))
+            yield _Value(_dotted(path), _text(value))
 
     def _argument(self, argument: Any) -> str:
         if isinstance(argument, int):

@@ -43,7 +43,7 @@ def encode(value: object) -> bytes:
 
 def decode(record: bytes) -> Any:
     """Return the plain values of a record. Raises `CannotGoOn` for bytes that are none."""
-    return _read(_Reader(record))
+    return _Reader(record).whole()
 
 
 def offsets(record: bytes) -> dict[tuple[str, ...], int]:
@@ -52,20 +52,18 @@ def offsets(record: bytes) -> dict[tuple[str, ...], int]:
     Raises `CannotGoOn` for bytes that are no record.
     """
     reader = _PlacesReader(record)
-    _read(reader)
+    reader.whole()
     return reader.places
+
+
+def is_pointer(value: object) -> bool:
+    """Return whether a value stands for a pointer that leads to nothing that can be read."""
+    return value is None or value in [{UNREADABLE: text} for text in _KINDS]
 
 
 def pointer_kind(unreadable: Mapping[str, str]) -> str:
     """Return the word for an unreadable part: "stray", "small", "freed" or "shared"."""
     return _KINDS[unreadable[UNREADABLE]]
-
-
-def _read(reader: _Reader) -> object:
-    try:
-        return reader.whole()
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise CannotGoOn("its state could not be read") from error
 
 
 def _put(words: array[int], value: object) -> None:
@@ -116,13 +114,17 @@ class _Reader:
     """Reads the values of a record."""
 
     def __init__(self, record: bytes) -> None:
-        self.words = memoryview(record).cast("i")
+        self.words = memoryview(record)
         self.at = 0
 
     def whole(self) -> object:
-        value = self._value((), self._next())
+        try:
+            self.words = self.words.cast("i")
+            value = self._value((), self._next())
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise CannotGoOn("its state could not be read") from error
         if self.at != len(self.words):
-            raise ValueError("something is left over")
+            raise CannotGoOn("its state has something left over")
         return value
 
     def _next(self) -> int:

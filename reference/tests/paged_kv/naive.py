@@ -167,9 +167,9 @@ class NaiveEngine:
             "total_local_blocks": len(uses),
             "free_local_blocks": uses.count(0),
             "ref_count": uses,
-            "active_seqs": [
-                {
-                    "seq_id": seq_id,
+            "active_seqs": list(self.order),
+            "sequences": {
+                str(seq_id): {
                     "kv_count": self.lengths[seq_id],
                     "block_table": [
                         [self.blocks.get((seq_id, 16 * l1 + entry), -1) for entry in range(16)]
@@ -179,7 +179,7 @@ class NaiveEngine:
                     ],
                 }
                 for seq_id in self.order
-            ],
+            },
         }
 
 

@@ -95,7 +95,7 @@ def test_set_kv_count_changes_the_count_alone(kv_count: int) -> None:
     played.do(f"set_kv_count 1 {kv_count}")
 
     assert kv_count == played.sequence(1).kv_count
-    before["1"]["engine"]["active_seqs"][0]["kv_count"] = kv_count
+    before["1"]["engine"]["sequences"]["1"]["kv_count"] = kv_count
     assert before == played.state()
 
 

@@ -32,7 +32,8 @@ def test_a_state_names_what_the_handout_names() -> None:
         "total_local_blocks": 2,
         "free_local_blocks": 0,
         "ref_count": [1, 1],
-        "active_seqs": [{"seq_id": 7, "kv_count": 17, "block_table": [table, *[None] * 15]}],
+        "active_seqs": [7],
+        "sequences": {"7": {"kv_count": 17, "block_table": [table, *[None] * 15]}},
     } == played.state()["1"]["engine"]
 
 

@@ -62,8 +62,9 @@ def differences(
     for number, want in expected["state"].items():
         own = int(number) == operation.target
         words = PoolWords(seed, int(number), want["pool_bytes"])
+        pool = PoolFacets(operation, effects if own else Effects(effects.reply), words)
         counted: dict[str, int] = {}
-        for difference in _slot(want, actual["state"][number], PoolFacets(operation, effects, words)):
+        for difference in _slot(want, actual["state"][number], pool):
             placed = _placed(difference, int(number), own=own, refused=refused)
             if placed in known:
                 continue
@@ -122,17 +123,14 @@ def _engine(want: State, have: State) -> Iterator[Difference]:
         yield Difference(facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address")
     for name in ("total_local_blocks", "free_local_blocks"):
         yield from _number("counters", name, want[name], have[name])
-    if isinstance(have["ref_count"], list) and isinstance(want["ref_count"], list):
-        for block, (right, count) in enumerate(zip(want["ref_count"], have["ref_count"], strict=False)):
+    wanted, counts = want["ref_count"], have["ref_count"]
+    if isinstance(wanted, list) and isinstance(counts, list):
+        for block, (right, count) in enumerate(zip(wanted, counts, strict=False)):
             yield from _number("ref_count", f"ref_count[{block}]", right, count)
-    elif have["ref_count"] != want["ref_count"]:
-        yield Difference(
-            facet="ref_count",
-            field="ref_count",
-            expected=f"an array of {len(want['ref_count'])} ints",
-            actual=pointer_name(have["ref_count"]),
-            tags=frozenset({pointer_tag(have["ref_count"])}),
-        )
+    elif wanted != counts:
+        array_or_not = f"an array of {len(wanted)} ints" if isinstance(wanted, list) else pointer_name(wanted)
+        actual, tags = pointer_name(counts), frozenset({pointer_tag(counts)})
+        yield Difference(facet="ref_count", field="ref_count", expected=array_or_not, actual=actual, tags=tags)
     yield from _list(want, have)
     yield from _sequences(want, have)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -158,7 +159,7 @@ class PagedKVModel:
     def _decode(self, record: bytes) -> State:
         """The record, decoded; nobody may change it, because the last few are kept."""
         if record not in self._decoded:
-            decoded = _checked(values.decode(record), self._most_sequences)
+            decoded = _checked(values.decode(record), self.slots, self._most_sequences)
             if len(self._decoded) >= _MOST_DECODED:
                 self._decoded.pop(next(iter(self._decoded)))
             self._decoded[record] = decoded
@@ -185,50 +186,65 @@ def _check_pools(right: State, actual: State) -> None:
         raise CannotGoOn("a record tells of another pool than llm_init was given")
 
 
-def _checked(record: Any, most: int) -> State:
+def _checked(record: Any, slots: range, most: int) -> State:
     """Return a record that has the parts that the driver writes. Raises `CannotGoOn` for one of a forger."""
     match record:
-        case {"reply": {"returned": None | int() | str() | dict()}, "state": dict(state)}:
-            for slot in state.values():
-                _check_slot(slot, most)
+        case {"reply": {"returned": returned}, "state": dict(state)} if (
+            (isinstance(returned, int | str) or values.is_pointer(returned))
+            and state.keys() <= set(map(str, slots))
+            and all(map(_is_slot, state.values()))
+        ):
+            lengths = (len(slot["engine"]["active_seqs"]) for slot in state.values() if slot["engine"] is not None)
+            longest = max(lengths, default=0)
+            if longest > most:
+                sentence = f"active_seqs leads to {longest} sequences, and all calls of the case make no more"
+                raise CannotGoOn(f"{sentence} than {most}")
             return record  # type: ignore[no-any-return]
     raise CannotGoOn("its state could not be read")
 
 
-def _check_slot(slot: Any, most: int) -> None:
+def _is_slot(slot: Any) -> bool:
     match slot:
-        case {"pool_bytes": int(size), "region": list(region), "engine": engine} if _is_words(
-            region, region_words(size)
-        ):
-            if engine is None:
-                return
-            match engine:
-                case {
-                    "total_local_blocks": int(),
-                    "free_local_blocks": int(),
-                    "ref_count": counts,
-                    "active_seqs": list(ids),
-                    "sequences": dict(sequences),
-                } if _is_words(ids) and (not isinstance(counts, list) or _is_words(counts, size // BLOCK_SIZE)):
-                    if len(ids) > most:
-                        sentence = f"active_seqs leads to {len(ids)} sequences, and all calls of the case make no more"
-                        raise CannotGoOn(f"{sentence} than {most}")
-                    if set(map(str, ids)) == sequences.keys() and all(map(_is_sequence, sequences.values())):
-                        return
-    raise CannotGoOn("its state could not be read")
+        case {"pool_bytes": int(size), "region": region, "engine": engine} if size >= 0:
+            return _are_ints(region, region_words(size)) and (engine is None or _is_engine(engine, size // BLOCK_SIZE))
+    return False
+
+
+def _is_engine(engine: Any, blocks: int) -> bool:
+    match engine:
+        case {
+            "total_local_blocks": int(),
+            "free_local_blocks": int(),
+            "ref_count": counts,
+            "active_seqs": list(ids),
+            "sequences": dict(sequences),
+            **others,
+        }:
+            return (
+                (values.is_pointer(counts) or _are_ints(counts, blocks))
+                and _are_ints(ids, len(ids))
+                and set(map(str, ids)) == sequences.keys()
+                and all(map(_is_sequence, sequences.values()))
+                and others.keys() <= {"next", "prev", "pool_base_ptr"}
+                and all(map(values.is_pointer, others.values()))
+            )
+    return False
 
 
 def _is_sequence(sequence: Any) -> bool:
     match sequence:
         case {"kv_count": int(), "block_table": list(tables)}:
             return len(tables) == L1_PT_SIZE and all(
-                _is_words(table, L2_PT_SIZE) for table in tables if isinstance(table, list)
+                values.is_pointer(table) or _are_ints(table, L2_PT_SIZE) for table in tables
             )
-        case {"kv_count": int(), "block_table": _}:
-            return True
+        case {"kv_count": int(), "block_table": table}:
+            return values.is_pointer(table)
     return False
 
 
-def _is_words(items: Any, count: int | None = None) -> bool:
-    """Whether it is a list of (so many) ints."""
-    return (count is None or len(items) == count) and all(type(item) is int for item in items)
+def _are_ints(items: Any, count: int) -> bool:
+    """Whether it is a list of so many ints."""
+    try:
+        return isinstance(items, list) and len(array("i", items)) == count
+    except (OverflowError, TypeError):
+        return False

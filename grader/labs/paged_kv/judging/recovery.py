@@ -82,8 +82,8 @@ def _slot(slot: State, right: State | None) -> State:
     engine["sequences"] = dict(_sequences(left, right, slot["pool_bytes"] // BLOCK_SIZE))
     engine["active_seqs"] = list(map(int, engine["sequences"]))
     same = engine.keys() == left.keys() and engine["ref_count"] is left["ref_count"]
-    kept = engine["sequences"].values(), left["sequences"].values()
-    if same and engine["active_seqs"] == left["active_seqs"] and all(map(is_, *kept)):
+    both = engine["sequences"].values(), left["sequences"].values()
+    if same and engine["active_seqs"] == left["active_seqs"] and all(map(is_, *both)):
         return slot
     return {**slot, "engine": engine}
 

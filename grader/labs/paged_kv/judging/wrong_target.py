@@ -114,8 +114,9 @@ def _misplaced(differences: Sequence[Difference], want: State, have: State) -> I
         yield from differences
         return
     wanted, mapped = _places(want), _places(have)
-    free = [block for block, count in enumerate(have["ref_count"]) if count == 0]
-    ends = {0, len(have["ref_count"]) - 1}
+    counts = have["ref_count"] if isinstance(have["ref_count"], list) else []
+    free = [block for block, count in enumerate(counts) if count == 0]
+    ends = {0, len(counts) - 1}
     for difference in differences:
         if difference.facet != "tables" or "[" not in difference.field:
             yield difference
@@ -130,11 +131,7 @@ def _misplaced(differences: Sequence[Difference], want: State, have: State) -> I
         elif UNFILLED in difference.tags and here >= 0 and belongs is not None:
             note = f"In {name} block {here} was put into {_entry(difference.field)}; it belongs in {_entry(belongs)}."
             yield replace(difference, note=note, tags=difference.tags | {"misplaced"})
-        elif (
-            UNFILLED in difference.tags
-            and 0 <= here < len(have["ref_count"])
-            and have["ref_count"][here] > want["ref_count"][here]
-        ):
+        elif UNFILLED in difference.tags and 0 <= here < len(counts) and counts[here] > want["ref_count"][here]:
             yield replace(difference, tags=difference.tags - {UNFILLED} | {"one-too-many"})
         elif "mapping" in difference.tags and here == UNMAPPED and there in free and ends.issuperset(free):
             end = "first" if there == 0 else "last"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Callable
 
 from grader.core.judgement import Judgement
-from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState
-from grader.tests.labs.paged_kv.judging.layout import pack
+from grader.labs.paged_kv.judging.recovery import State
+from grader.runtime.native import values
 from grader.tests.labs.paged_kv.judging.played import Played
 from reference.tests.paged_kv.played import GUARD_WORDS, operation
 
-Edit = Callable[[RecordState], None]
+Edit = Callable[[State], None]
+"""What is edited is a whole record."""
+
+STRAY, SMALL, FREED, SHARED = (values.decode(struct.pack("<2i", 8, pointer)) for pointer in range(2, 6))
+"""What the driver says of pointers that lead to nothing that can be read."""
 
 SETTING = ["create_sequence 1 20", "create_sequence 2 5", "fork_sequence 1 3"]
 """Sequence 1 has blocks 0 and 1, sequence 2 has block 2, sequence 3 shares 0 and 1."""
@@ -24,9 +28,8 @@ def judged(line: str, edit: Edit, *, setting: list[str] | None = None, blocks: i
     played.do(*(SETTING if setting is None else setting))
     before = played.record()
     played.do(line)
-    state = played.state
-    edit(state)
-    return Played(None, engines=2).model.judge(before, operation(line), pack(state))
+    record = played.edited(edit)
+    return Played(None, engines=2).model.judge(before, operation(line), record)
 
 
 def facets(judgement: Judgement) -> list[str]:
@@ -45,27 +48,24 @@ NOTED = frozenset(
 """Tags that say what was changed instead (wrong_target.py): they come beside those that say what is wrong."""
 
 
-def engine_of(state: RecordState, number: int = 1) -> EngineState:
+def engine_of(record: State, number: int = 1) -> State:
     """A living engine of a record."""
-    engine = state.slots[number - 1].engine
-    assert engine is not None
+    engine: State = record["state"][str(number)]["engine"]
     return engine
 
 
-def sequence_of(state: RecordState, seq_id: int, number: int = 1) -> SequenceState:
-    """A sequence of a record."""
-    return next(sequence for sequence in engine_of(state, number).sequences if sequence.seq_id == seq_id)
+def sequence_of(record: State, seq_id: int) -> State:
+    """A sequence of the first engine."""
+    sequence: State = engine_of(record)["sequences"][str(seq_id)]
+    return sequence
 
 
-def l2_table(state: RecordState, seq_id: int, number: int = 1) -> array[int]:
-    """The first L2 table of a sequence."""
-    table = sequence_of(state, seq_id, number).tables[0]
-    assert table is not None
-    return table
+def region_of(record: State) -> list[int]:
+    """The words of the first pool between its guards."""
+    region: list[int] = record["state"]["1"]["region"]
+    return region
 
 
-def set_word(state: RecordState, place: int, value: int, *, number: int = 1) -> None:
-    """Overwrite a word of the pool, counted from its start (guards: negative, or behind it)."""
-    words = array("i", state.slots[number - 1].region)
-    words[GUARD_WORDS + place] = value
-    state.slots[number - 1].region = words.tobytes()
+def set_word(record: State, place: int, value: int) -> None:
+    """Overwrite a word of the first pool, counted from its start (guards: negative, or behind it)."""
+    region_of(record)[GUARD_WORDS + place] = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from grader.labs.paged_kv.judging.record import EngineState, Slot
+from grader.labs.paged_kv.judging.recovery import State
 from grader.tests.labs.paged_kv.judging.played import Played
 from reference.operation import Operation, Reply
 from reference.oracle import CannotPoke
@@ -63,22 +63,16 @@ class Machine(RuleBasedStateMachine):
         elif name != "append_kv":
             self.poked.add((target, ids[0]))
         if name == "append_kv":
-            pair = zip(self.words(self.was.slots[target - 1]), self.words(self.now.slots[target - 1]), strict=True)
+            pair = zip(*(state[str(target)]["region"] for state in (self.was, self.now)), strict=True)
             self.written[target] |= {place for place, (old, new) in enumerate(pair) if old != new}
 
-    @staticmethod
-    def words(slot: Slot) -> list[int]:
-        """The unsigned words of a region."""
-        return memoryview(slot.region).cast("I").tolist()
-
-    def living(self) -> list[tuple[int, Slot, EngineState]]:
-        """The engines that live, with their numbers and slots."""
-        slots = enumerate(self.now.slots, start=1)
-        return [(number, slot, slot.engine) for number, slot in slots if slot.engine is not None]
+    def living(self) -> list[tuple[int, State, State]]:
+        """The engines that live, with their numbers and what is known of their pools too."""
+        return [(int(number), slot, slot["engine"]) for number, slot in self.now.items() if slot["engine"] is not None]
 
     def pick(self, turn: int) -> int:
         """The number of a living engine."""
-        numbers = [number for number, _, _ in self.living()]
+        numbers = sorted(number for number, _, _ in self.living())
         return numbers[turn % len(numbers)]
 
     def can_call(self) -> bool:
@@ -95,7 +89,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pool=st.one_of(POOLS, st.integers(0, 63)), null=st.sampled_from(["", "", "NULL "]))
     def llm_init(self, pool: int, null: str) -> None:
         """A new engine where none lives."""
-        number = 2 if self.now.slots[0].engine is not None else 1
+        number = 2 if any(number == 1 for number, _, _ in self.living()) else 1
         self.do(f"@{number} llm_init {null}{pool}")
 
     @precondition(can_call)

@@ -1,11 +1,12 @@
-"""A model played by the lines of a case file, with short ways to look at what its record says."""
+"""A model played by the lines of a case file, and its record."""
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Callable
 
 from grader.labs.paged_kv.judging.model import PagedKVModel
-from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, Slot, decode
+from grader.labs.paged_kv.judging.recovery import State
+from grader.runtime.native import values
 from reference.operation import Operation, Reply, Trace
 from reference.tests.paged_kv.played import SEED, operation
 
@@ -19,7 +20,6 @@ class Played:
         uses_all = Operation(name="llm_destroy", target=engines)
         makes = Operation(name="create_sequence")  # a record lists no more sequences than a trace makes, and a few
         self.model = PagedKVModel(Trace(operations=(uses_all, *[makes] * _MOST_SEQUENCES), settings={"seed": SEED}))
-        self.engines = engines
         if blocks is not None:
             self.do(f"llm_init {64 * blocks}")
 
@@ -33,24 +33,13 @@ class Played:
         return self.model.record()
 
     @property
-    def state(self) -> RecordState:
-        """The record, decoded."""
-        return decode(self.record(), self.engines)
+    def state(self) -> State:
+        """All engines and pools after the last line, by number."""
+        state: State = self.model.oracle.state()
+        return state
 
-    def slot(self, number: int = 1) -> Slot:
-        """One engine with its pool."""
-        return self.state.slots[number - 1]
-
-    def engine(self, number: int = 1) -> EngineState:
-        """One living engine."""
-        engine = self.slot(number).engine
-        assert engine is not None, f"engine @{number} does not live"
-        return engine
-
-    def sequence(self, seq_id: int, number: int = 1) -> SequenceState:
-        """One sequence of an engine."""
-        return next(sequence for sequence in self.engine(number).sequences if sequence.seq_id == seq_id)
-
-    def words(self, number: int = 1) -> list[int]:
-        """All words of the pool's region as ints, guards included."""
-        return list(array("i", self.slot(number).region))
+    def edited(self, edit: Callable[[State], None]) -> bytes:
+        """The record, wrong where `edit` makes it wrong."""
+        record = values.decode(self.record())
+        edit(record)
+        return values.encode(record)

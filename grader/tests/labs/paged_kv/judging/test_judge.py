@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
+import struct
 
 import pytest
 
-from grader.labs.paged_kv.judging.record import RecordState
+from grader.labs.paged_kv.judging.recovery import State
 from grader.tests.labs.paged_kv.judging import wrong
 from grader.tests.labs.paged_kv.judging.edits import (
     NOTED,
+    SETTING,
     Edit,
     facets,
     judged,
+    region_of,
     set_word,
     tags,
 )
@@ -58,13 +59,33 @@ def test_each_facet_comes_alone(name: str) -> None:
     assert tagged == tags(judgement) - (NOTED - tagged)
 
 
+def test_what_cannot_be_read_and_a_wrong_table_are_told_together() -> None:
+    """Which blocks are free is then unknown, and nothing is said of it."""
+
+    def both(record: State) -> None:
+        wrong.no_ref_count(record)
+        wrong.other_block(record)
+
+    assert facets(judged("fork_sequence 1 4", both)) == ["ref_count", "tables"]
+
+
+def test_a_copying_append_that_changes_another_pool_is_no_copy_there() -> None:
+    """The other pool is too small to have the word that the append stores."""
+
+    def across(record: State) -> None:
+        record["state"]["2"]["region"][GUARD_WORDS + 4] = 7
+
+    lines = [*SETTING[:2], "create_sequence 4 5", SETTING[2]]
+    assert facets(judged("append_kv 3 7", across, setting=lines)) == ["isolation"]
+
+
 def test_a_region_of_another_length_is_no_record_of_the_trace() -> None:
     """Only who forges a record can tell of another pool than was made; its size would be the forger's choice."""
 
-    def longer(state: RecordState) -> None:
-        set_word(state, 40, 9)
-        state.slots[0].pool_bytes += 4
-        state.slots[0].region += bytes(4)
+    def longer(record: State) -> None:
+        set_word(record, 40, 9)
+        record["state"]["1"]["pool_bytes"] += 4
+        region_of(record).append(0)
 
     with pytest.raises(CannotGoOn, match="another pool"):
         judged("append_kv 2 7", longer)
@@ -73,26 +94,24 @@ def test_a_region_of_another_length_is_no_record_of_the_trace() -> None:
 def test_a_record_stored_elsewhere_after_a_copy_is_written_at_the_wrong_place() -> None:
     """Where in the block the record goes is the business of every append, also of one that copies."""
 
-    def one_late(state: RecordState) -> None:
-        set_word(state, 16 * 3 + 5, 7)
-        _copy_word(state, 4)
+    def one_late(record: State) -> None:
+        set_word(record, 16 * 3 + 5, 7)
+        _copy_word(record, 4)
 
-    def two_bytes_late(state: RecordState) -> None:
-        region = bytearray(state.slots[0].region)
-        first = 4 * (GUARD_WORDS + 16 * 3 + 4)
-        _copy_word(state, 4)
-        region[first : first + 4] = state.slots[0].region[first : first + 4]
-        region[first + 2 : first + 6] = (7).to_bytes(4, sys.byteorder)
-        state.slots[0].region = bytes(region)
+    def two_bytes_late(record: State) -> None:
+        _copy_word(record, 4)
+        first = GUARD_WORDS + 16 * 3 + 4
+        words = bytearray(struct.pack("<2i", *region_of(record)[first : first + 2]))
+        words[2:6] = struct.pack("<i", 7)
+        region_of(record)[first : first + 2] = struct.unpack("<2i", words)
 
-    def too_wide(state: RecordState) -> None:
-        set_word(state, 16 * 3 + 5, 0)
+    def too_wide(record: State) -> None:
+        set_word(record, 16 * 3 + 5, 0)
 
     for edit in (one_late, two_bytes_late, too_wide):
         assert {"written"} == set(facets(judged("append_kv 3 7", edit)))
 
 
-def _copy_word(state: RecordState, slot: int) -> None:
+def _copy_word(record: State, slot: int) -> None:
     """Put what block 1 holds in `slot` into block 3, which is its copy."""
-    words = array("i", state.slots[0].region)
-    set_word(state, 16 * 3 + slot, words[GUARD_WORDS + 16 + slot])
+    set_word(record, 16 * 3 + slot, region_of(record)[GUARD_WORDS + 16 + slot])

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from array import array
-
 import pytest
 
 from grader.core.judgement import Judgement
-from grader.labs.paged_kv.judging.record import Pointer, RecordState
-from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, l2_table, sequence_of
-from grader.tests.labs.paged_kv.judging.layout import pack
+from grader.labs.paged_kv.judging.recovery import State
+from grader.tests.labs.paged_kv.judging.edits import FREED, SMALL, Edit, engine_of, facets, sequence_of
 from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn
 from reference.tests.paged_kv.played import operation
@@ -25,57 +22,52 @@ def judged_in_order(lines: list[str], edit: Edit, *, first: int) -> list[Judgeme
     found = []
     for number, line in enumerate(lines):
         program.do(line)
-        state = program.state
-        if number >= first:
-            edit(state)
-        actual = pack(state)
+        actual = program.edited(edit) if number >= first else program.record()
         found.append(judge.judge(before, operation(line), actual))
         before = actual
     return found
 
 
-def negative(state: RecordState) -> None:
+def negative(record: State) -> None:
     """As when kv_count was never set."""
-    sequence_of(state, 2).kv_count = -5
+    sequence_of(record, 2)["kv_count"] = -5
 
 
-def no_block(state: RecordState) -> None:
+def no_block(record: State) -> None:
     """Block ids that are none, on both sides."""
-    l2_table(state, 1)[:2] = array("i", [-9, 6])
+    sequence_of(record, 1)["block_table"][0][:2] = [-9, 6]
 
 
-def small_table(state: RecordState) -> None:
+def small_table(record: State) -> None:
     """An L1 table with room for half of its slots."""
-    sequence = sequence_of(state, 2)
-    sequence.table, sequence.l1, sequence.tables = Pointer.SMALL, [], []
+    sequence_of(record, 2)["block_table"] = SMALL
 
 
-def freed_l2(state: RecordState) -> None:
+def freed_l2(record: State) -> None:
     """An L2 table that was freed too early."""
-    sequence = sequence_of(state, 2)
-    sequence.l1[0], sequence.tables[0] = Pointer.FREED, None
+    sequence_of(record, 2)["block_table"][0] = FREED
 
 
-def small_counts(state: RecordState) -> None:
+def small_counts(record: State) -> None:
     """An array of bytes where ints belong."""
-    engine = engine_of(state)
-    engine.ref_pointer, engine.ref_count = Pointer.SMALL, array("i")
+    engine_of(record)["ref_count"] = SMALL
 
 
-def open_list(state: RecordState) -> None:
+def open_list(record: State) -> None:
     """A list that ends in NULL."""
-    engine_of(state).list_pointer = Pointer.NULL
+    engine_of(record)["next"] = None
 
 
-def forgetful_list(state: RecordState) -> None:
+def forgetful_list(record: State) -> None:
     """One that ends in NULL before its last sequence."""
-    open_list(state)
-    engine_of(state).sequences.pop()
+    open_list(record)
+    del engine_of(record)["sequences"][str(engine_of(record)["active_seqs"].pop())]
 
 
-def twins(state: RecordState) -> None:
+def twins(record: State) -> None:
     """Sequence 2 says that it is 1."""
-    sequence_of(state, 2).seq_id = 1
+    engine_of(record)["active_seqs"][1] = 1
+    del engine_of(record)["sequences"]["2"]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +106,9 @@ def test_a_sequence_that_a_broken_list_does_not_lead_to_is_not_there(edit: Edit)
 def _only(edit: Edit) -> Edit:
     """As long as there is a sequence 1."""
 
-    def while_there(state: RecordState) -> None:
-        if any(sequence.seq_id == 1 for sequence in engine_of(state).sequences):
-            edit(state)
+    def while_there(record: State) -> None:
+        if 1 in engine_of(record)["active_seqs"]:
+            edit(record)
 
     return while_there
 
@@ -127,9 +119,11 @@ def test_a_sequence_that_a_refused_call_made_and_that_cannot_be_is_not_there() -
     program.do(*SETTING)
     before = program.record()
     program.do("create_sequence 3 1")
-    state = program.state
-    sequence_of(state, 3).kv_count = -5
-    accepted = pack(state)
+
+    def short(record: State) -> None:
+        sequence_of(record, 3)["kv_count"] = -5
+
+    accepted = program.edited(short)
     refused = judge.judge(before, operation("create_sequence 3 -5"), accepted)
 
     assert {"reply", "failing"} == set(facets(refused))
@@ -139,12 +133,11 @@ def test_a_sequence_that_a_refused_call_made_and_that_cannot_be_is_not_there() -
 def test_negative_counts_of_references_are_believed_until_nothing_follows() -> None:
     """Such a block is not free for the program either; only when no free one is left the reference's counts hold."""
 
-    def unset(state: RecordState) -> None:
-        counts = engine_of(state).ref_count
-        counts[:] = array("i", [count or -7 for count in counts])
+    def unset(record: State) -> None:
+        engine_of(record)["ref_count"] = [count or -7 for count in engine_of(record)["ref_count"]]
 
-    def one(state: RecordState) -> None:
-        engine_of(state).ref_count[3] = -1
+    def one(record: State) -> None:
+        engine_of(record)["ref_count"][3] = -1
 
     *_, create = judged_in_order(["llm_init 384", "create_sequence 1 5"], unset, first=0)
     *_, other = judged_in_order([*SETTING, "create_sequence 3 5"], one, first=2)
@@ -153,11 +146,23 @@ def test_negative_counts_of_references_are_believed_until_nothing_follows() -> N
     assert {"ref_count"} <= set(facets(other))
 
 
+def test_counts_that_nobody_can_read_may_become_others() -> None:
+    """Though a call must fail: what it has to leave alone is what the program had."""
+    pointers = iter([None, SMALL, SMALL])
+
+    def worse(record: State) -> None:
+        engine_of(record)["ref_count"] = next(pointers)
+
+    *_, changed, same = judged_in_order([*SETTING, "append_kv 9 7", "append_kv 9 7"], worse, first=2)
+
+    assert (["failing"], []) == (facets(changed), facets(same))
+
+
 def test_counts_from_which_nothing_follows_end_the_case() -> None:
     """Blocks are said to be free, and every one is in use."""
 
-    def lies(state: RecordState) -> None:
-        engine_of(state).ref_count[:] = array("i", [1] * 6)
+    def lies(record: State) -> None:
+        engine_of(record)["ref_count"] = [1] * 6
 
     with pytest.raises(CannotGoOn, match="no block has ref_count 0"):
         judged_in_order(["llm_init 384", "create_sequence 1 5"], lies, first=0)

@@ -2,124 +2,121 @@
 
 from __future__ import annotations
 
-from array import array
-
-from grader.labs.paged_kv.judging.record import Pointer, RecordState, ReplyKind
-from grader.tests.labs.paged_kv.judging.edits import engine_of, l2_table, sequence_of
+from grader.labs.paged_kv.judging.recovery import State
+from grader.tests.labs.paged_kv.judging.edits import FREED, SHARED, STRAY, engine_of, sequence_of
 from grader.tests.labs.paged_kv.judging.played import Played
 
 
-def reply(state: RecordState) -> None:
+def reply(record: State) -> None:
     """It returns 1."""
-    state.reply_kind, state.reply_value = ReplyKind.INT, 1
+    record["reply"]["returned"] = 1
 
 
-def free(state: RecordState) -> None:
+def free(record: State) -> None:
     """One free block too many."""
-    engine_of(state).free_local_blocks += 1
+    engine_of(record)["free_local_blocks"] += 1
 
 
-def total(state: RecordState) -> None:
+def total(record: State) -> None:
     """One block too few."""
-    engine_of(state).total_local_blocks -= 1
+    engine_of(record)["total_local_blocks"] -= 1
 
 
-def pool_pointer(state: RecordState) -> None:
+def pool_pointer(record: State) -> None:
     """pool_base_ptr is another address."""
-    engine_of(state).pool_ok = 0
+    engine_of(record)["pool_base_ptr"] = STRAY
 
 
-def lives_on(state: RecordState) -> None:
+def lives_on(record: State) -> None:
     """The engine still exists."""
-    state.slots[0].engine = Played(6).engine()
+    record["state"]["1"]["engine"] = Played(6).state["1"]["engine"]
 
 
-def gone(state: RecordState) -> None:
+def gone(record: State) -> None:
     """The engine does not exist any more."""
-    state.slots[0].engine = None
+    record["state"]["1"]["engine"] = None
 
 
-def ref_count(state: RecordState) -> None:
+def ref_count(record: State) -> None:
     """One reference too few."""
-    engine_of(state).ref_count[2] -= 1
+    engine_of(record)["ref_count"][2] -= 1
 
 
-def no_ref_count(state: RecordState) -> None:
+def no_ref_count(record: State) -> None:
     """The array is missing."""
-    engine_of(state).ref_pointer, engine_of(state).ref_count = Pointer.NULL, array("i")
+    engine_of(record)["ref_count"] = None
 
 
-def more_l2(state: RecordState) -> None:
+def more_l2(record: State) -> None:
     """An L2 table too many."""
-    sequence_of(state, 1).l1[3], sequence_of(state, 1).tables[3] = Pointer.OK, array("i", [-1] * 16)
+    sequence_of(record, 1)["block_table"][3] = [-1] * 16
 
 
-def less_l2(state: RecordState) -> None:
+def less_l2(record: State) -> None:
     """An L2 table is missing."""
-    sequence_of(state, 3).l1[0], sequence_of(state, 3).tables[0] = Pointer.NULL, None
+    sequence_of(record, 3)["block_table"][0] = None
 
 
-def shared_l2(state: RecordState) -> None:
+def shared_l2(record: State) -> None:
     """An L2 table that hangs elsewhere too."""
-    sequence_of(state, 3).l1[0] = Pointer.SHARED
+    sequence_of(record, 3)["block_table"][0] = SHARED
 
 
-def fill(state: RecordState) -> None:
+def fill(record: State) -> None:
     """An entry that should be -1 is not."""
-    l2_table(state, 1)[5] = 0
+    sequence_of(record, 1)["block_table"][0][5] = 0
 
 
-def mapping(state: RecordState) -> None:
+def mapping(record: State) -> None:
     """An entry that should be a block is not."""
-    l2_table(state, 1)[1] = -1
+    sequence_of(record, 1)["block_table"][0][1] = -1
 
 
-def other_block(state: RecordState) -> None:
+def other_block(record: State) -> None:
     """An entry that should be a block is another one."""
-    l2_table(state, 1)[1] = 3
+    sequence_of(record, 1)["block_table"][0][1] = 3
 
 
-def freed_l1(state: RecordState) -> None:
+def freed_l1(record: State) -> None:
     """The L1 table was freed."""
-    sequence_of(state, 1).table = Pointer.FREED
-    sequence_of(state, 1).l1, sequence_of(state, 1).tables = [], []
+    sequence_of(record, 1)["block_table"] = FREED
 
 
-def shared_l1(state: RecordState) -> None:
+def shared_l1(record: State) -> None:
     """An L1 table that hangs elsewhere too."""
-    sequence_of(state, 1).table = Pointer.SHARED
+    sequence_of(record, 1)["block_table"] = SHARED
 
 
-def kv_count(state: RecordState) -> None:
+def kv_count(record: State) -> None:
     """One record too many."""
-    sequence_of(state, 3).kv_count += 1
+    sequence_of(record, 3)["kv_count"] += 1
 
 
-def order(state: RecordState) -> None:
+def order(record: State) -> None:
     """The list is in reverse."""
-    engine_of(state).sequences.reverse()
+    engine_of(record)["active_seqs"].reverse()
 
 
-def missing(state: RecordState) -> None:
+def missing(record: State) -> None:
     """The last sequence is not in the list."""
-    engine_of(state).sequences.pop()
+    del engine_of(record)["sequences"][str(engine_of(record)["active_seqs"].pop())]
 
 
-def extra(state: RecordState) -> None:
+def extra(record: State) -> None:
     """A sequence is in the list twice."""
-    engine_of(state).sequences.append(sequence_of(state, 1))
+    engine_of(record)["active_seqs"].append(1)
 
 
-def one_way(state: RecordState) -> None:
+def one_way(record: State) -> None:
     """The walk along prev does not mirror the one along next."""
-    engine_of(state).mirrored = 0
+    engine_of(record)["prev"] = STRAY
 
 
-def endless(state: RecordState) -> None:
+def endless(record: State) -> None:
     """The walk along next never ends."""
-    engine_of(state).list_pointer = Pointer.SHARED
+    engine_of(record)["next"] = SHARED
 
 
-def astray(state: RecordState) -> None:
+def astray(record: State) -> None:
     """The walk along next leaves the program's memory."""
-    engine_of(state).list_pointer = Pointer.STRAY
+    engine_of(record)["next"] = STRAY
