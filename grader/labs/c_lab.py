@@ -42,9 +42,14 @@ def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:
     return JsonValue(name, wanted, fits)
 
 
-def call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    """Return the signature of a call that returns a number, null, or the name of what a pointer points to."""
-    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, task=task)
+def call(
+    *arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = (), closes: bool = False
+) -> Signature:
+    """Return the signature of a call that returns a number, null, or the name of what a pointer points to.
+
+    With `closes` it frees everything, and is added to cases that do not end with it.
+    """
+    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, closes=closes, task=task)
 
 
 def c_lab(

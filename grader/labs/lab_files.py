@@ -84,7 +84,7 @@ def load_lab(
             most_targets=most_targets,
             clauses=clauses,
             rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
-            complete=complete or _complete,
+            complete=complete or partial(_complete, calls),
             model=factory,
             code=(*code, *files),
             generate=_traces(oracle, recorded) if model is None and codec is None else None,
@@ -164,8 +164,13 @@ def _code(oracle: str) -> tuple[Path, ...]:
     return tuple(sorted(Path(spec.origin).parent.glob("*.py")))
 
 
-def _complete(_: dict[str, int], __: list[Operation]) -> Iterator[tuple[str, str]]:
-    """Nothing is added to a case."""
+def _complete(
+    calls: Mapping[str, Signature], _: dict[str, int], operations: list[Operation]
+) -> Iterator[tuple[str, str]]:
+    """End a case with the call that closes, where the lab has one and the case does not end with it."""
+    closing = next((name for name, call in calls.items() if call.closes), "")
+    if closing and operations and operations[-1].name != closing:
+        operations.append(Operation(name=closing, implicit=True))
     yield from ()
 
 

@@ -111,7 +111,7 @@ class TracePlayer:
             name="hunt/trace",
             path=Path("trace.toml"),
             title="the shortest failing trace",
-            rule=self.lab.grammar.rules[0],
+            rule="",
             visibility=Visibility.PUBLIC,
             handout=(),
             trace=trace,

@@ -37,7 +37,6 @@ from reference.paged_kv.sequence import UNMAPPED
 _ROOT = Path(__file__).parents[3]
 _CASES = _ROOT / "cases" / "paged_kv"
 _HERE = Path(__file__).parent
-_STARTER = _HERE / "starter"
 
 _LABELS_GCC = 12
 
@@ -148,11 +147,7 @@ def lab() -> Lab:
         reproduce=_reproduce,
         reproduce_command=f"{_COMMAND} && ./repro",
         labels_hold=_labels_hold,
-        starter={
-            project.source_name: _STARTER / "llm_memory.c",
-            project.header.name: project.header,
-            "Makefile": _STARTER / "build.mk",
-        },
+        starter={project.source_name: _HERE / "starter" / "llm_memory.c", project.header.name: project.header},
     )
 
 

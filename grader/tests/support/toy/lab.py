@@ -35,7 +35,8 @@ READS = {"users": "[one.users for one in all_boxes]", "free": "places_of(shelf.f
 READS |= {"names": "{word: place_of(one, all_boxes) for word, one in shelf.names.items()}"}
 STATE = (Facet("users", per="box"), Facet("free", title="free boxes, first to last"), Facet("names", per="word"))
 FACETS = (*STATE, Facet("reply", path="reply", tolerance=1e-9))
-ENGINE, CASES = f"{__package__}.engine:Shelf", Path(__file__).parent / "cases"
+HERE = Path(__file__).parent
+ENGINE, CASES = f"{__package__}.engine:Shelf", HERE / "cases"
 
 
 def never(state: dict[str, Any]) -> Iterator[str]:
