@@ -7,7 +7,7 @@ import hashlib
 import json
 import marshal
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -186,6 +186,8 @@ class Grammar:
     """Of random traces the state is read after so many operations."""
     constants: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the assignment that a case may name in braces."""
+    check: Callable[[Sequence[Case]], Iterable[str]] = lambda _: ()
+    """Yields what all cases together show to be wrong with the lab itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
 _NO_SETTINGS: Mapping[str, Number] = {}
 _CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
+HARNESS = Facet("heap", path="heap"), Facet("failing", path="failing")
+"""What the harness says of a call: what it does with memory that is not its own, and what a refused call keeps."""
 
 
 def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:

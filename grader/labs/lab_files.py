@@ -19,7 +19,7 @@ from grader.assignment import mistakes as known_mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.assignment.mistakes import NamedMistake
 from grader.assignment.stored import stored
-from grader.core.case import EVERY, Grammar, Number, Signature
+from grader.core.case import EVERY, Case, Grammar, Number, Signature
 from grader.core.model import ModelFactory
 from grader.core.rubric import Facet, Rubric
 from grader.core.verdict import Judged
@@ -64,10 +64,9 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory", `runtime` may be made of the model. `model` is a judging of its own, `predicates` are
-    for its mistakes' `where`, `constants` are numbers that cases, sentences and hints name in braces, `invariants`
-    tells what can never be so, `codec` is the form of records, `code` are files by which cases are read, `stand_ins`
-    others that students must not have, `others` those of `Lab`, such as its title.
+    `oracle` is "module:factory", `runtime` may be made of the model, `model` is a judging of its own, `predicates` are
+    for its mistakes' `where`, `constants` are numbers that texts name in braces, `codec` is the form of records, `code`
+    are files by which cases are read, `stand_ins` others that students must not have, `others` are fields of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules, clauses, mistakes = _read(cases, names, calls, predicates, constants=constants)
@@ -90,6 +89,7 @@ def load_lab(
             generate=_traces(oracle, recorded) if model is None and codec is None else None,
             every=every,
             constants=constants,
+            check=partial(_problems, factory, tuple(facets)) if model is None and not recorded else lambda _: (),
         ),
         rubric=rules,
         read_rubric=partial(rubric.load, facets=names, calls=calls, constants=constants),
@@ -144,6 +144,12 @@ def _plain(oracle: str, recorded: Path | None, **parts: Any) -> ModelFactory:
     engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     given = {name: part for name, part in parts.items() if part is not None}
     return partial(PlainModel, oracle=engine, **given)
+
+
+def _problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence[Case]) -> Iterator[str]:
+    from grader.judge.plain_judge import table_problems  # noqa: PLC0415 - stored cases were checked
+
+    return table_problems(model, facets, cases)
 
 
 def _generator(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:

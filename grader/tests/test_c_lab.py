@@ -21,6 +21,7 @@ from grader.core.closure import closure_of
 from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record
+from grader.core.rubric import Facet
 from grader.core.verdict import Verdict
 from grader.report import FORMATS
 from grader.report.document import View
@@ -28,6 +29,8 @@ from grader.runtime.native import values
 from grader.runtime.native.project import functions_of
 from grader.tests.support import toy_c
 from grader.tests.support.command import grade, grade_process
+from grader.tests.support.toy_c import lab as table
+from grader.tests.support.toy_c.engine import Ring
 from grader.tests.support.toy_c.lab import lab
 from grader.tests.support.toy_house import house_with_toys
 from grader.tests.support.toy_lab import RING, ROUND, WRONG_RING, ring_in_process
@@ -266,6 +269,33 @@ def test_a_call_that_is_added_to_a_case_is_none_that_must_succeed(tmp_path: Path
 
     with pytest.raises(CaseFileError, match="every call is refused"):
         case_files.load(tmp_path / "no.toml", lab().grammar, seed=1)
+
+
+_SIZE = Facet("size", path="state.ring.size"), Facet("parts", per="value", path="state.ring.values.*.part")
+
+
+@pytest.mark.parametrize(
+    ("facets", "forgets", "messages"),
+    [
+        ((), False, []),
+        (_SIZE, False, ["path state.ring.size of the facet size leads", "state.ring.values.*.part of the facet parts"]),
+        ((), True, ["putting/all_or_none: restore(state()) of the oracle does not lead back"]),
+    ],
+)
+def test_a_table_that_does_not_fit_the_oracle_is_an_error_of_the_lab(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, facets: tuple[Facet, ...], *, forgets: bool, messages: list[str]
+) -> None:
+    """All cases together show it, when they are read for the first time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(table, "FACETS", (*table.FACETS, *facets))
+    if forgets:
+        monkeypatch.setattr(Ring, "restore", lambda ring, _: setattr(ring, "values", []))
+    with ring_in_process():
+        listed = grade("cases", "--lab", "ring", variables={"XDG_CACHE_HOME": str(tmp_path)})
+
+    assert listed.code == (2 if messages else 0), listed.err
+    assert len(listed.err.splitlines()) == len(messages)
+    assert [message for message in messages if message not in listed.err] == []
 
 
 def test_arguments_that_do_not_fit_are_an_error_of_the_case_file(tmp_path: Path) -> None:
