@@ -132,7 +132,7 @@ class Signature:
     """What it may return when it must not do its work, the usual one first: a word, a value such as `null`, or the name
     of an error class. Empty when it always does its work."""
     null_first: bool = False
-    """Whether NULL may be written before the arguments (`llm_init NULL 64`)."""
+    """Whether NULL may be written before the arguments (`open NULL 64`)."""
     null_target: bool = True
     """Whether the target may be `@NULL`."""
     opens: bool = False
@@ -168,7 +168,7 @@ class Grammar:
 
     operations: Mapping[str, Signature]
     settings: Mapping[str, Number]
-    """Numeric keys of the header that are specific to the lab, such as `pool_blocks`."""
+    """Numeric keys of the header that are specific to the lab, such as `capacity`."""
     example: str
     """An operation line with a reply, for messages that say what to write."""
     most_targets: int

@@ -189,7 +189,7 @@ class TracePlayer:
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
         """Yield what the reference does in these operations and in those that the grader adds at their end.
 
-        A setting that says what the operations say themselves, such as a pool's size, is removed.
+        A setting that says what the operations say themselves, such as a size, is removed.
         """
         model = self.lab.model(Trace(operations=tuple(operations), settings=settings))
         steps = list(play(model, Trace(operations=tuple(operations))))

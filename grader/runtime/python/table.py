@@ -21,7 +21,7 @@ class CallTable:
     """How the operations of case files become Python."""
 
     setup: str
-    """The imports of what the submission must define: "from block_pool import BlockPool"."""
+    """The imports of what the submission must define: "from shelf import Shelf"."""
     calls: Mapping[str, str]
     """For each operation the statements that do it. The last one, if it is an expression, is the reply; parameters
     have the names of the operation's arguments."""
