@@ -9,18 +9,20 @@ from grader.core.judgement import Judgement
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState
 from grader.tests.labs.paged_kv.judging.layout import pack
 from grader.tests.labs.paged_kv.judging.played import Played
-from reference.tests.paged_kv.played import GUARD_WORDS, operation
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.pool import GUARD_WORDS
+from reference.tests.paged_kv.played import operation
 
 Edit = Callable[[RecordState], None]
 
-SETTING = ["create_sequence 1 20", "create_sequence 2 5", "fork_sequence 1 3"]
+SETTING = [f"create_sequence 1 {KV_PER_BLOCK + 4}", "create_sequence 2 5", "fork_sequence 1 3"]
 """Sequence 1 has blocks 0 and 1, sequence 2 has block 2, sequence 3 shares 0 and 1."""
 
 
 def judged(line: str, edit: Edit, *, setting: list[str] | None = None, blocks: int = 6) -> Judgement:
     """Judge `line` after `setting`, with an edited record of the engine's as what the program did."""
     played = Played(blocks, engines=2)
-    played.do("@2 llm_init 192", "@2 create_sequence 1 20", "@2 fork_sequence 1 2")
+    played.do(f"@2 llm_init {3 * BLOCK_SIZE}", f"@2 {SETTING[0]}", "@2 fork_sequence 1 2")
     played.do(*(SETTING if setting is None else setting))
     before = played.record()
     played.do(line)

@@ -18,6 +18,7 @@ from grader.tests.labs.paged_kv.judging.edits import (
     tags,
 )
 from reference.oracle import CannotGoOn
+from reference.paged_kv.constants import KV_PER_BLOCK, KV_SIZE
 from reference.paged_kv.pool import GUARD_WORDS
 
 EDITS: dict[str, tuple[str, Edit, str, set[str]]] = {
@@ -74,19 +75,19 @@ def test_a_record_stored_elsewhere_after_a_copy_is_written_at_the_wrong_place() 
     """Where in the block the record goes is the business of every append, also of one that copies."""
 
     def one_late(state: RecordState) -> None:
-        set_word(state, 16 * 3 + 5, 7)
+        set_word(state, KV_PER_BLOCK * 3 + 5, 7)
         _copy_word(state, 4)
 
     def two_bytes_late(state: RecordState) -> None:
         region = bytearray(state.slots[0].region)
-        first = 4 * (GUARD_WORDS + 16 * 3 + 4)
+        first = KV_SIZE * (GUARD_WORDS + KV_PER_BLOCK * 3 + 4)
         _copy_word(state, 4)
         region[first : first + 4] = state.slots[0].region[first : first + 4]
         region[first + 2 : first + 6] = (7).to_bytes(4, sys.byteorder)
         state.slots[0].region = bytes(region)
 
     def too_wide(state: RecordState) -> None:
-        set_word(state, 16 * 3 + 5, 0)
+        set_word(state, KV_PER_BLOCK * 3 + 5, 0)
 
     for edit in (one_late, two_bytes_late, too_wide):
         assert {"written"} == set(facets(judged("append_kv 3 7", edit)))
@@ -95,4 +96,4 @@ def test_a_record_stored_elsewhere_after_a_copy_is_written_at_the_wrong_place() 
 def _copy_word(state: RecordState, slot: int) -> None:
     """Put what block 1 holds in `slot` into block 3, which is its copy."""
     words = array("i", state.slots[0].region)
-    set_word(state, 16 * 3 + slot, words[GUARD_WORDS + 16 + slot])
+    set_word(state, KV_PER_BLOCK * 3 + slot, words[GUARD_WORDS + KV_PER_BLOCK + slot])

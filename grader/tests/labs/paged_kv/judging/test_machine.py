@@ -12,9 +12,11 @@ from grader.labs.paged_kv.judging.record import SequenceState
 from grader.tests.labs.paged_kv.judging.layout import pack
 from grader.tests.labs.paged_kv.judging.machine import Machine
 from grader.tests.labs.paged_kv.judging.played import Played
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE
+from reference.paged_kv.pool import GUARD_BYTES, GUARD_WORDS
 from reference.tests.paged_kv.clauses import clauses
 from reference.tests.paged_kv.naive import first_words
-from reference.tests.paged_kv.played import GUARD_WORDS, SEED
+from reference.tests.paged_kv.played import SEED
 
 CLAUSES = clauses() | {""}
 
@@ -22,7 +24,7 @@ CLAUSES = clauses() | {""}
 def mapped(sequence: SequenceState) -> dict[int, int]:
     """Logical -> physical block."""
     entries = [
-        (16 * l1 + l2, block)
+        (L2_PT_SIZE * l1 + l2, block)
         for l1, table in enumerate(sequence.tables)
         if table is not None
         for l2, block in enumerate(table)
@@ -40,7 +42,7 @@ class EngineMachine(Machine):
         """Free blocks and mapped blocks are all blocks, as many as fit into the pool."""
         for _, slot, engine in self.living():
             used = {block for sequence in engine.sequences for block in mapped(sequence).values()}
-            assert slot.pool_bytes // 64 == engine.total_local_blocks
+            assert slot.pool_bytes // BLOCK_SIZE == engine.total_local_blocks
             assert engine.total_local_blocks == engine.free_local_blocks + len(used)
 
     @invariant()
@@ -88,7 +90,7 @@ class EngineMachine(Machine):
         for number, _, engine in self.living():
             for sequence in engine.sequences:
                 if (number, sequence.seq_id) not in self.poked:
-                    assert set(range((sequence.kv_count + 15) // 16)) == set(mapped(sequence))
+                    assert set(range(-(-sequence.kv_count // KV_PER_BLOCK))) == set(mapped(sequence))
 
     @invariant()
     def l2_tables_exist_only_where_blocks_are_mapped(self) -> None:
@@ -97,7 +99,7 @@ class EngineMachine(Machine):
             for sequence in engine.sequences:
                 if (number, sequence.seq_id) not in self.poked:
                     tables = [l1 for l1, table in enumerate(sequence.tables) if table is not None]
-                    assert sorted({logical // 16 for logical in mapped(sequence)}) == tables
+                    assert sorted({logical // L2_PT_SIZE for logical in mapped(sequence)}) == tables
 
     @invariant()
     def unwritten_words_keep_their_magic(self) -> None:
@@ -106,7 +108,7 @@ class EngineMachine(Machine):
             first = first_words(SEED, number, slot.pool_bytes)
             places = enumerate(zip(first, self.words(slot), strict=True))
             changed = {place for place, (old, new) in places if old != new}
-            blocks = range(GUARD_WORDS, GUARD_WORDS + slot.pool_bytes // 64 * 16)
+            blocks = range(GUARD_WORDS, GUARD_WORDS + slot.pool_bytes // BLOCK_SIZE * KV_PER_BLOCK)
             assert changed <= self.written[number]
             assert all(place in blocks for place in changed)
 
@@ -131,7 +133,8 @@ class EngineMachine(Machine):
         for was, now in zip(self.was.slots, self.now.slots, strict=True):
             if was.engine is not None and was.pool_bytes == now.pool_bytes:
                 for block, count in enumerate(was.engine.ref_count):
-                    part = slice(64 + 64 * block, 128 + 64 * block)
+                    first = GUARD_BYTES + BLOCK_SIZE * block
+                    part = slice(first, first + BLOCK_SIZE)
                     assert count < 2 or was.region[part] == now.region[part]
 
     @invariant()

@@ -7,6 +7,7 @@ from array import array
 from grader.labs.paged_kv.judging.record import Pointer, RecordState, ReplyKind
 from grader.tests.labs.paged_kv.judging.edits import engine_of, l2_table, sequence_of
 from grader.tests.labs.paged_kv.judging.played import Played
+from reference.paged_kv.constants import L2_PT_SIZE
 
 
 def reply(state: RecordState) -> None:
@@ -51,7 +52,7 @@ def no_ref_count(state: RecordState) -> None:
 
 def more_l2(state: RecordState) -> None:
     """An L2 table too many."""
-    sequence_of(state, 1).l1[3], sequence_of(state, 1).tables[3] = Pointer.OK, array("i", [-1] * 16)
+    sequence_of(state, 1).l1[3], sequence_of(state, 1).tables[3] = Pointer.OK, array("i", [-1] * L2_PT_SIZE)
 
 
 def less_l2(state: RecordState) -> None:
