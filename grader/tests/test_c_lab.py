@@ -84,6 +84,9 @@ def test_each_mistake_has_its_line(  # noqa: PLR0917 - a table
     assert not rule or rule in [cause.rule for cause in record.causes]
     assert not line or line in source.splitlines()[causes[0].lines[0].line - 1]
     assert all(str(write(record, View())) for write in FORMATS.values())
+    assert not [
+        cause.hint for cause in record.causes if re.search(r"\w (?:This leads|In the same|It goes)", cause.hint)
+    ]
 
 
 def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None:
