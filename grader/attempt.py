@@ -57,7 +57,7 @@ class Attempt:
 
     @property
     def seed(self) -> int:
-        """The seed of the magic words."""
+        """The seed of random values."""
         return self.lab.rubric.seed if self.options.seed is None else self.options.seed
 
     @property

@@ -28,7 +28,7 @@ class Operation:
     """One call or poke.
 
     `target` is the number of the engine it goes to (None: a NULL engine). `line` is its line in the case file; an
-    operation that the harness adds by itself (the first `llm_init`, the last `llm_destroy`) is `implicit`.
+    operation that the harness adds by itself, such as one that frees everything at the end, is `implicit`.
     `claim` is the reply that the case's author read from the handout, None where nothing is claimed.
     """
 

@@ -23,7 +23,7 @@ from grader.assignment.input_file import TomlTable
 from grader.assignment.lab import Lab
 from grader.assignment.stored import stored
 from grader.core.case import Case, Grammar, Number
-from grader.core.errors import CaseFileError, FileProblem, RubricError, UsageError
+from grader.core.errors import CaseFileError, FileProblem, InputError, RubricError, UsageError
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Visibility
 
@@ -115,12 +115,19 @@ def hidden_weights(lab: Lab) -> dict[str, int] | None:
 
 
 def load_cases(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
-    """Do what `case_files.load_folder` does, from the stored cases where there are any."""
+    """Do what `case_files.load_folder` does, from the stored cases where there are any.
+
+    Raises `InputError` where all cases together show that something is wrong with the lab itself.
+    """
 
     def files() -> Iterable[Path]:
         return [*grammar.code, *sorted(folder.glob("*.toml")), *case_files.paths(folder, pattern)]
 
     def loaded() -> list[Case]:
-        return case_files.load_folder(folder, grammar, seed=seed, pattern=pattern)
+        cases = case_files.load_folder(folder, grammar, seed=seed, pattern=pattern)
+        problems = list(grammar.check(cases)) if pattern == "*" else []
+        if problems:
+            raise InputError("\n".join(f"{folder}: {problem}" for problem in problems))
+        return cases
 
     return stored("cases", (str(folder), seed, pattern), files, loaded)

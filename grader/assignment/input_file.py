@@ -1,6 +1,6 @@
 """Read files that people write: bounded text, the values of TOML with the line of each mistake, and tables key by key.
 
-A number of the assignment is written by its name, in braces: `filled` replaces {2*KV_PER_BLOCK+1} by its value.
+A number of the assignment is written by its name, in braces: `filled` replaces {2*SLOTS+1} by its value.
 
 Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
 The messages of `tomllib` are for programmers. So only its position is used, and a sentence for what is at that position
@@ -355,7 +355,7 @@ class TomlTable:
 
 
 def filled(text: str, numbers: Mapping[str, int]) -> str:
-    """Return the text with the value of each expression in its place, such as {2*KV_PER_BLOCK+1}.
+    """Return the text with the value of each expression in its place, such as {2*SLOTS+1}.
 
     An expression names some of `numbers`; where there are none, braces stay as they are. Raises `ValueError` with a
     message that says what is wrong with an expression.

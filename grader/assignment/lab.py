@@ -117,7 +117,7 @@ class Lab:
     """The sentence for each circumstance of a reply, the most informative first; "CALL WORD" has the sentence for that
     call. Circumstances without a sentence are not told."""
     is_odd: Callable[[Trace], bool] = lambda _: False
-    """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
+    """Whether the set-up is unusual, such as memory at an odd address. Such a case is shown after plain ones."""
     notation: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str] = str

@@ -3,18 +3,18 @@
 `cases/NAME/mistakes.toml` holds a table [[mistakes]] for each; the first that fits is used, so finer ones come first:
 
     [[mistakes]]
-    calls    = ["free_blocks"]       # the call that went wrong; omitted: any
+    calls    = ["give"]              # the call that went wrong; omitted: any
     facets   = ["free"]              # the facet that differs ("reply" too); omitted: any
     kinds    = ["hang"]              # or the kind of a finding, such as "exception", "hang", "invariant"
     circumstances = ["twice"]        # words of the lab for the situation of a call; the sentence by which the
                                      # reference decided, and how it refused it: "ValueError"
     part     = "block 0"             # a part of the name of the field that differs
-    never    = ["get_new_blocks"]    # calls that did their work in no case
+    never    = ["take"]              # calls that did their work in no case
     rule     = "free"                # a rule of rubric.toml
     where    = "no-copy-needed"      # a condition that needs code: one of PREDICATES, or of those that the lab gives
-    sentence = "Task 2/free_blocks"  # a name of handout.toml; omitted: the one by which the reference decided
+    sentence = "Task 2/order"        # a name of handout.toml; omitted: the one by which the reference decided
     hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Mistake`),
-                                     # and numbers of the assignment: {KV_PER_BLOCK}
+                                     # and numbers of the assignment: {SLOTS}
 
 Where the sentence depends on the call, it is a table: sentence = { touch = "Task 2/touch", reset = "Task 3/reset" }.
 A table [kinds] before the first entry has words that stand for several kinds: stops = ["crash", "hang"].

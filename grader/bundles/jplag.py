@@ -1,8 +1,8 @@
 """What JPlag reads: a folder for each submission of a run, and the code that all of them began with.
 
-    submissions/ID/llm_memory.c    the student's files, byte for byte as handed in
-    base-code/llm_memory.c         what the course gave, which JPlag leaves out of account
-    submissions.csv                whose ID it is; JPlag does not read it
+    submissions/ID/ring.c    the student's files, byte for byte as handed in
+    base-code/ring.c         what the course gave, which JPlag leaves out of account
+    submissions.csv          whose ID it is; JPlag does not read it
 
 JPlag shows the names of these folders, so where the roster has ids they are the ids, not the names of people. Nothing
 of a grading is there: no points, no cases.

@@ -13,6 +13,13 @@ from grader.core.case import Case
 _PACKAGES = ("gcc", "libc6-dev", "python3-venv")
 """Debian's packages for any lab: the sandbox's launcher is compiled once, and the grader has its own environment."""
 
+_ENGINE = """It must know what is right, so parts of it are code for this assignment. The rules of
+academic integrity hold for that code too: what you hand in is your own work."""
+_RECORDED = """It has no reference program: it knows only what is right in each step of
+the public cases. So it judges a case up to the first step that goes wrong; the course's copy goes on from there, and
+may give more points."""
+"""What students read of the grader in their bundle."""
+
 _LINE_ENDS = b"* text=auto eol=lf\n"
 """For Git on Windows, which otherwise gives shell scripts line ends that no shell reads."""
 
@@ -54,6 +61,8 @@ def _starter(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
         yield File(name=name, content=path.read_bytes())
     yield File(name="HANDOUT.md", content=(lab.cases / "handout.md").read_bytes())
     yield _filled("starter_readme.md", "README.md", lab)
+    if _is_in_c(lab):
+        yield _filled("starter_makefile.mk", "Makefile", lab)
     yield _filled("starter_check.sh", "check", lab, runs=True)
     yield _filled("starter_grade.sh", "scripts/grade", lab, runs=True)
     yield _filled("starter_tasks.json.txt", ".vscode/tasks.json", lab)
@@ -84,16 +93,22 @@ def _filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
         "LAB": lab.name,
         "TITLE": lab.title,
         "SOURCE": lab.source_name,
+        "STEM": Path(lab.source_name).stem,
+        "KNOWS": _RECORDED if lab.oracle_files else _ENGINE,
         "FOLDER": FOLDER,
         "SLUG": _slug(lab),
         "PACKAGES": " ".join([*_PACKAGES, *lab.runtime.packages]),
-        "TOOLS": " ".join([*_PACKAGES, *lab.runtime.packages, *(("make", "gdb") if "Makefile" in lab.starter else ())]),
+        "TOOLS": " ".join([*_PACKAGES, *lab.runtime.packages, *(("make", "gdb") if _is_in_c(lab) else ())]),
         "APT": json.dumps(list(lab.runtime.packages)),
         "REPRO": lab.reproduce_command,
     }
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return File(name=name, content=text.encode(), runs=runs)
+
+
+def _is_in_c(lab: Lab) -> bool:
+    return lab.runtime.language == "c"
 
 
 def _slug(lab: Lab) -> str:

@@ -223,9 +223,8 @@ def _file(lab: Lab, case: Case, cause: Cause) -> str:
     own = case.expected.replies[place].clause or next(iter(clauses))
     clause = next((key for key, text in clauses.items() if f"{key.partition('/')[0]}: {text}" == cause.clause), own)
     rule, comments = cause.rule, [cause.summary]
-    if cause.is_unexplained:
-        comments.append(f"no known mistake fits; write the rule that this case is for, not {rule}")
     if rule not in lab.grammar.rules:
+        why = f"{rule} is judged in every case" if rule else "no known mistake fits"
         rule = lab.grammar.rules[0]
-        comments.append(f"{cause.rule} is judged in every case; write the rule that this case is for, not {rule}")
+        comments.append(f"{why}; write the rule that this case is for, not {rule}")
     return case_text(case, lab.grammar, title=case.title, clause=clause, rule=rule, comments=comments)

@@ -101,7 +101,7 @@ def lab_option() -> Any:
 
 def seed_option() -> Any:
     """Return a field for --seed."""
-    text = "The seed of random values, such as the words that fill a pool [default: the rubric's]."
+    text = "The seed of random values, such as words that fill memory [default: the rubric's]."
     return option("--seed", "NUMBER", text, type=number(SEED))
 
 

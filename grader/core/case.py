@@ -7,7 +7,7 @@ import hashlib
 import json
 import marshal
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -131,7 +131,7 @@ class Signature:
     """What it may return when it must not do its work, the usual one first: a word, a value such as `null`, or the name
     of an error class. Empty when it always does its work."""
     null_first: bool = False
-    """Whether NULL may be written before the arguments (`llm_init NULL 64`)."""
+    """Whether NULL may be written before the arguments (`open NULL 64`)."""
     null_target: bool = True
     """Whether the target may be `@NULL`."""
     opens: bool = False
@@ -167,7 +167,7 @@ class Grammar:
 
     operations: Mapping[str, Signature]
     settings: Mapping[str, Number]
-    """Numeric keys of the header that are specific to the lab, such as `pool_blocks`."""
+    """Numeric keys of the header that are specific to the lab, such as `capacity`."""
     example: str
     """An operation line with a reply, for messages that say what to write."""
     most_targets: int
@@ -185,6 +185,8 @@ class Grammar:
     """Of random traces the state is read after so many operations."""
     constants: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the assignment that a case may name in braces."""
+    check: Callable[[Sequence[Case]], Iterable[str]] = lambda _: ()
+    """Yields what all cases together show to be wrong with the lab itself."""
 
 
 @dataclass(frozen=True, slots=True)

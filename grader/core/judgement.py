@@ -61,7 +61,7 @@ class Difference:
 
     @property
     def in_words(self) -> str:
-        """The field as a part of a sentence: "kv_count of sequence 1" for "sequence 1: kv_count"."""
+        """The field as a part of a sentence: "count of ring 1" for "ring 1: count"."""
         return " of ".join(reversed(self.field.split(": ")))
 
     @property

@@ -176,7 +176,7 @@ class Outcome:
 
     @property
     def tested(self) -> list[str]:
-        """What it tests, with the places in the handout: `Task 2: create_sequence returns NULL when ...`."""
+        """What it tests, with the places in the handout: `Task 2: put returns -1 when ...`."""
         places = [name.partition("/")[0] for name in self.handout]
         clauses = [f"{place}: {clause}" for place, clause in zip(places, self.clauses, strict=False)]
         return clauses or list(self.handout)

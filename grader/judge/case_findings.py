@@ -175,7 +175,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
             continue
         if case.cause.kind == REFUSED:
             continue
-        case.hint = " ".join(filter(None, _hints(case, case.mistake, searched_line, lab)))
+        case.hint = _joined(*_hints(case, case.mistake, searched_line, lab))
         case.broken = sentence(case.mistake, case.cause, case.comparison, lab)
     _add_patterns(cases, patterns)
     _add_settings(cases, lab)
@@ -193,6 +193,12 @@ def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, la
         yield _beside(case)
     if searched_line is not None and not searched_line.leads:
         yield searched_line.sentence
+
+
+def _joined(*sentences: str) -> str:
+    """Sentences after each other; one without an end gets a full stop, but the last."""
+    said = [sentence for sentence in sentences if sentence]
+    return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in said[:-1]), *said[-1:]])
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:
@@ -276,7 +282,7 @@ def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
         expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
         pattern = patterns.sentence(numbers, name, known, expected)
         for number in numbers:
-            cases[number].hint = f"{cases[number].hint} {pattern}".strip()
+            cases[number].hint = _joined(cases[number].hint, pattern)
 
 
 def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
@@ -286,7 +292,7 @@ def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
         others = [case for case in cases if not case.comparison.case.trace.settings.get(name)]
         if others and all(case.cause is None for case in others):
             for case in failing:
-                case.hint = f"{case.hint} It goes wrong only in cases where {words}.".strip()
+                case.hint = _joined(case.hint, f"It goes wrong only in cases where {words}.")
 
 
 def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from grader.core.case import Signature
+from grader.core.case import Case, Signature
 from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
-from grader.core.model import MemorySpan
-from grader.core.plain import ABSENT, EACH, UNREADABLE, Codec, child, is_unreadable, without
+from grader.core.model import MemorySpan, Model, ModelFactory, play
+from grader.core.plain import ABSENT, EACH, UNREADABLE, Codec, at, child, entries, is_unreadable, without
 from grader.core.rubric import Facet
 from grader.judge.work import work
 from reference.operation import Operation, Reply, Trace
@@ -280,6 +281,53 @@ class PlainModel:
             yield from (sentence for sentence in _sentences(self.invariants, after) if sentence not in already)
 
 
+def table_problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence[Case]) -> Iterator[str]:
+    """Yield what the reference's runs of all cases show to be wrong with a lab's facets, or with its oracle."""
+    unseen, of_call = list(facets), {part for facet in facets if facet.of_call for part in facet.steps[1:2]}
+    for case in cases:
+        engine, restores = model(case.trace), True
+        for operation, record in zip(case.trace.operations, case.expected.records, strict=True):
+            values = engine.describe(record)
+            unseen = [facet for facet in unseen if not _is_in(facet, operation.name, values)]
+            restores = restores and _restores(engine, record, of_call)
+        if not restores:
+            yield f"{case.name}: restore(state()) of the oracle does not lead back to the same state()"
+            return
+    for trace in chain.from_iterable(case.generated.traces for case in cases if case.generated is not None):
+        if not unseen:
+            break
+        engine = model(Trace(operations=trace))
+        for step in play(engine, Trace(operations=trace)):
+            values = engine.describe(step.record)
+            unseen = [facet for facet in unseen if not _is_in(facet, step.operation.name, values)]
+    for facet in unseen:
+        yield (
+            f"the path {'.'.join(facet.steps)} of the facet {facet.name} leads nowhere in all runs of the reference; "
+            "correct the path, or write a case in which there is something"
+        )
+
+
+def _restores(engine: Model, record: bytes, of_call: Collection[str]) -> bool:
+    """Whether an engine that takes over the state of a record is in this state, but for what tells of one call."""
+    try:
+        engine.restore(record)
+    except CannotGoOn:
+        return False
+    restored, state = (without(engine.describe(each)["state"], of_call) for each in (engine.record(), record))
+    return restored == state
+
+
+def _is_in(facet: Facet, call: str, record: Mapping[str, Any]) -> bool:
+    """Whether a facet's path leads somewhere in the record of a call, or leads to no part of records."""
+    root, *steps = facet.steps
+    if root == REPLY and facet.calls and call not in facet.calls:
+        return False
+    if root not in (REPLY, "state") or facet.steps == (REPLY,):
+        return True
+    value = at(_returned(record) if root == REPLY else record[root], steps)
+    return value is not ABSENT and (EACH not in steps or any(entry is not ABSENT for entry in entries(value).values()))
+
+
 def _in_engine(error: Exception) -> str:
     """What an engine raised, and where."""
     entry = error.__traceback__
@@ -289,7 +337,7 @@ def _in_engine(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
-def _returned(record: dict[str, Any]) -> object:
+def _returned(record: Mapping[str, Any]) -> object:
     """What a call returned; None where it raised."""
     return record[REPLY].get("returned")
 

@@ -34,6 +34,8 @@ _NO_CALLS: Mapping[str, Signature] = {}
 _NO_CONSTANTS: Mapping[str, int] = {}
 _CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
+HARNESS = Facet("heap", path="heap"), Facet("failing", path="failing")
+"""What the harness says of a call: what it does with memory that is not its own, and what a refused call keeps."""
 
 
 def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:
@@ -45,9 +47,14 @@ def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:
     return JsonValue(name, wanted, fits)
 
 
-def call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    """Return the signature of a call that returns a number, null, or the name of what a pointer points to."""
-    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, task=task)
+def call(
+    *arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = (), closes: bool = False
+) -> Signature:
+    """Return the signature of a call that returns a number, null, or the name of what a pointer points to.
+
+    With `closes` it frees everything, and is added to cases that do not end with it.
+    """
+    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, closes=closes, task=task)
 
 
 def c_lab(

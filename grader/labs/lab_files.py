@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from grader.assignment import mistakes as known_mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.assignment.mistakes import NamedMistake
-from grader.core.case import EVERY, Grammar, Number, Signature
+from grader.core.case import EVERY, Case, Grammar, Number, Signature
 from grader.core.model import ModelFactory
 from grader.core.rubric import Facet, Rubric
 from grader.core.verdict import Judged
@@ -85,12 +85,13 @@ def load_lab(
             most_targets=most_targets,
             clauses=clauses,
             rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
-            complete=complete or _complete,
+            complete=complete or partial(_complete, calls),
             model=factory,
             code=(*code, *files),
             generate=_traces(traces or oracle, recorded) if model is None and codec is None else None,
             every=every,
             constants=constants,
+            check=partial(_problems, factory, tuple(facets)) if model is None and not recorded else lambda _: (),
         ),
         rubric=rules,
         read_rubric=partial(rubric.load, facets=names, calls=calls, constants=constants),
@@ -160,6 +161,12 @@ def _plain(oracle: str, circumstances: str, recorded: Path | None, **parts: Any)
     return partial(PlainModel, oracle=engine, **given)
 
 
+def _problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence[Case]) -> Iterator[str]:
+    from grader.judge.plain_judge import table_problems  # noqa: PLC0415 - stored cases were checked
+
+    return table_problems(model, facets, cases)
+
+
 def _generator(place: str, recorded: Path | None) -> Callable[[], Generator | None]:
     """Return what looks for the generator of a search; without the oracle there is none."""
     return partial(_generate, place, "explore", "generate") if recorded is None else lambda: None
@@ -177,8 +184,13 @@ def _code(name: str, *places: str) -> tuple[Path, ...]:
     return tuple(sorted({*(_REFERENCE / name).glob("*.py"), *modules}))
 
 
-def _complete(_: dict[str, int], __: list[Operation]) -> Iterator[tuple[str, str]]:
-    """Nothing is added to a case."""
+def _complete(
+    calls: Mapping[str, Signature], _: dict[str, int], operations: list[Operation]
+) -> Iterator[tuple[str, str]]:
+    """End a case with the call that closes, where the lab has one and the case does not end with it."""
+    closing = next((name for name, call in calls.items() if call.closes), "")
+    if closing and operations and operations[-1].name != closing:
+        operations.append(Operation(name=closing, implicit=True))
     yield from ()
 
 

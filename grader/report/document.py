@@ -184,13 +184,13 @@ def _compiled(template: str, finalize: Callable[[object], object]) -> Template:
 
 
 def as_command(name: str, message: str, **properties: str | int) -> Document:
-    """Return one GitHub workflow command, such as `as_command("error", text, file="llm_memory.c", line=3)`."""
+    """Return one GitHub workflow command, such as `as_command("error", text, file="ring.c", line=3)`."""
     written = ",".join(f"{key}={workflow_property(str(value))}" for key, value in properties.items())
     return Document(f"::{name}{' ' if written else ''}{written}::{workflow_message(message)}\n")
 
 
 def as_gnu_message(kind: str, message: str, file: str, *place: int | None) -> Document:
-    """Return a line in the format of GNU compilers: `as_gnu_message("error", text, "llm_memory.c", 3, 7)`.
+    """Return a line in the format of GNU compilers: `as_gnu_message("error", text, "ring.c", 3, 7)`.
 
     The column, or both line and column, may be missing.
     """

@@ -27,7 +27,7 @@ class GradingOptions:
     """The options of one grading, whichever cases are run."""
 
     seed: int | None = None
-    """The seed of the pools' magic words; None: the rubric's seed."""
+    """The seed of random values, such as words that fill memory; None: the rubric's seed."""
     memory_checker: bool = True
     """Whether a tool looks for wrong uses of memory that the grader itself cannot see, where the runtime has one."""
     advise: bool = False

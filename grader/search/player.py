@@ -204,7 +204,7 @@ class TracePlayer:
             name="hunt/trace",
             path=Path("trace.toml"),
             title="the shortest failing trace",
-            rule=self.lab.grammar.rules[0],
+            rule="",
             visibility=Visibility.PUBLIC,
             handout=(),
             trace=trace,
@@ -282,7 +282,7 @@ class TracePlayer:
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
         """Yield what the reference does in these operations and in those that the grader adds at their end.
 
-        A setting that says what the operations say themselves, such as a pool's size, is removed.
+        A setting that says what the operations say themselves, such as a size, is removed.
         """
         model = self.lab.model(Trace(operations=tuple(operations), settings=settings))
         steps = list(play(model, Trace(operations=tuple(operations))))

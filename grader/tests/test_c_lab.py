@@ -6,33 +6,38 @@ import csv
 import io
 import json
 import random
+import re
 import subprocess
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from grader import pipeline
+from grader.assignment import case_files
 from grader.assignment.case_selection import select_cases
-from grader.cli import doctor
+from grader.cli import doctor, watch
+from grader.core.closure import closure_of
+from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record
+from grader.core.rubric import Facet
 from grader.core.verdict import Verdict
-from grader.labs import LabEntry
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.native import values
 from grader.runtime.native.project import functions_of
 from grader.tests.support import toy_c
-from grader.tests.support.command import grade
+from grader.tests.support.command import grade, grade_process
+from grader.tests.support.toy_c import lab as table
+from grader.tests.support.toy_c.engine import Ring
 from grader.tests.support.toy_c.lab import lab
-from grader.tests.support.toy_lab import lab_in_process
+from grader.tests.support.toy_house import house_with_toys
+from grader.tests.support.toy_lab import RING, ROUND, WRONG_RING, ring_in_process
 from reference.oracle import CannotGoOn
 
 _HERE = Path(toy_c.__file__).parent
-_RIGHT = (_HERE / "right.c").read_text(encoding="utf-8")
-_STEP = "(ring->first + 1) % ring->capacity"
-_WRONG = _RIGHT.replace(_STEP, "ring->first + 1")
+_ROOM, _FREE = "count > (size_t)(ring->capacity - ring->count)", "    free(ring->slots);\n    free(ring);\n"
 
 
 def graded(folder: Path, source: str) -> Record:
@@ -41,21 +46,16 @@ def graded(folder: Path, source: str) -> Record:
     return pipeline.grade(folder, lab(), select_cases(lab(), seed=1).cases, draw=Drawing.ALL)
 
 
-def ring_in_process() -> AbstractContextManager[None]:
-    """Let the ring be a lab, and let commands grade in this process."""
-    return lab_in_process("ring", LabEntry("ring.c", lab))
-
-
 def test_a_lab_in_c_takes_few_lines() -> None:
-    """Engine, driver and table, without blank lines."""
+    """Engine with random traces, driver and table, without blank lines."""
     texts = [(_HERE / name).read_text(encoding="utf-8") for name in ("engine.py", "driver.c", "lab.py")]
 
-    assert sum(bool(line.strip()) for text in texts for line in text.splitlines()) <= 120
+    assert sum(bool(line.strip()) for text in texts for line in text.splitlines()) <= 125
 
 
 def test_a_right_ring_has_all_points(tmp_path: Path) -> None:
     """Nothing is said of it, and Valgrind is content."""
-    record = graded(tmp_path, _RIGHT)
+    record = graded(tmp_path, RING)
 
     assert (record.verdict, record.score, record.findings, record.failed_stages) == (Verdict.ACCEPTED, 100, (), ())
 
@@ -63,16 +63,10 @@ def test_a_right_ring_has_all_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "rule", "sentence", "line"),
     [
-        (_STEP, "ring->first + 1", "taking", "expected 3", "= ring->slots[ring->first]"),
-        ("count > (size_t)(ring->capacity - ring->count)", "0", "putting", "returned 0, expected -1", "return 0;"),
+        (ROUND, "ring->first + 1", "taking", "expected 3", "= ring->slots[ring->first]"),
+        (_ROOM, "0", "putting", "returned 0, expected -1", "return 0;"),
         ("ring->count++;", "ring->count += 2;", "putting", "count is", "ring->count += 2;"),
-        (
-            "    free(ring->slots);\n    free(ring);\n    return 0",
-            "    free(ring);\n    return 0",
-            "",
-            "lost",
-            "malloc",
-        ),
+        (_FREE, "    free(ring);\n", "", "lost", "malloc"),
         ("return ring;", "ring->slots = (int *)8; return ring;", "starting", "never allocated", ""),
         ("ring->slots[ring->first]", "*(int *)0", "taking", "crashes", "*(int *)0"),
     ],
@@ -81,20 +75,23 @@ def test_each_mistake_has_its_line(  # noqa: PLR0917 - a table
     tmp_path: Path, old: str, new: str, rule: str, sentence: str, line: str
 ) -> None:
     """States and replies are judged by facets, as in Python; what the harness sees of memory comes besides."""
-    source = _RIGHT.replace(old, new)
+    source = RING.replace(old, new)
     record = graded(tmp_path, source)
     causes = [cause for cause in record.causes if sentence in cause.sentence]
 
-    assert source != _RIGHT
+    assert source != RING
     assert causes, [cause.sentence for cause in record.causes]
     assert not rule or rule in [cause.rule for cause in record.causes]
     assert not line or line in source.splitlines()[causes[0].lines[0].line - 1]
     assert all(str(write(record, View())) for write in FORMATS.values())
+    assert not [
+        cause.hint for cause in record.causes if re.search(r"\w (?:This leads|In the same|It goes)", cause.hint)
+    ]
 
 
 def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None:
     """The lab follows from the file's name."""
-    for name, source in {"ada": _RIGHT, "bob": _WRONG}.items():
+    for name, source in {"ada": RING, "bob": WRONG_RING}.items():
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "ring.c").write_text(source, encoding="utf-8")
     with ring_in_process():
@@ -116,11 +113,11 @@ def test_a_failing_case_is_a_program(tmp_path: Path) -> None:
     starter = lab().starter["ring.h"]
     assert isinstance(starter, Path)
     (tmp_path / "ring.h").write_bytes(starter.read_bytes())
-    (tmp_path / "ring.c").write_text(_WRONG, encoding="utf-8")
+    (tmp_path / "ring.c").write_text(WRONG_RING, encoding="utf-8")
     with ring_in_process():
         done = grade("repro", "ring.c", "--output", "repro.c", cwd=tmp_path)
     wrong = _run(tmp_path)
-    (tmp_path / "ring.c").write_text(_RIGHT, encoding="utf-8")
+    (tmp_path / "ring.c").write_text(RING, encoding="utf-8")
     right = _run(tmp_path)
 
     assert done.code == 0, done.err
@@ -135,13 +132,84 @@ def _run(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_the_students_bundle_is_made(tmp_path: Path) -> None:
-    """It has what was recorded of the reference, whose records are bytes here."""
-    with ring_in_process():
-        made = grade("pack", "starter", str(tmp_path / "out"), "--lab", "ring")
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the house with the ring among its labs, and with samples of it."""
+    return house_with_toys(tmp_path_factory.mktemp("rings") / "house")
 
-    assert made.code == 0, made.err
-    assert (tmp_path / "out" / "ring.h").exists()
+
+@pytest.mark.parametrize(
+    ("source", "trace", "rule"),
+    [
+        (WRONG_RING, "> ring_take -> 1", "no known mistake fits"),
+        (RING.replace(_ROOM, "0"), "> ring_put [1,1] -> -1", 'rule       = "putting"'),
+        (RING.replace(_FREE, "    free(ring);\n"), "> ring_free -> 0", "no known mistake fits"),
+    ],
+    ids=["wrong", "known", "leaks"],
+)
+def test_a_search_finds_the_smallest_trace(tmp_path: Path, source: str, trace: str, rule: str) -> None:
+    """Its file names the rule where a mistake is known, and is fair: what the trace made is freed at its end."""
+    (tmp_path / "ring.c").write_text(source, encoding="utf-8")
+    with ring_in_process():
+        done = grade("hunt", ".", "--output", "small.toml", "--program", "small.c", cwd=tmp_path)
+        right = grade("explain", "small.toml", "--lab", "ring", cwd=tmp_path)
+    (tmp_path / "ring.c").write_text(RING, encoding="utf-8")
+    case = case_files.load(tmp_path / "small.toml", lab().grammar, seed=1)
+
+    assert (done.code, right.code) == (1, 0), done.err
+    assert trace in done.out
+    assert "starting" not in done.out
+    assert rule in (tmp_path / "small.toml").read_text(encoding="utf-8")
+    assert "int main(void)" in (tmp_path / "small.c").read_text(encoding="utf-8")
+    assert pipeline.grade(tmp_path, lab(), [case]).verdict is Verdict.ACCEPTED
+
+
+def test_a_small_ring_is_checked_beyond_the_cases(house: Path, tmp_path: Path) -> None:
+    """Where every case passes; where one fails, its smallest trace is sought."""
+    odd = "*value = ring->slots[ring->first];\n    ring->count -= ring->first == 0 && *value == 2;"
+    said = {}
+    for name, source in {
+        "right": RING,
+        "odd": RING.replace("*value = ring->slots[ring->first];", odd),
+        "wrong": RING.replace(_ROOM, "0"),
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ring.c").write_text(source, encoding="utf-8")
+        said[name] = grade_process("run", name, "--search", "--all", cwd=tmp_path, root=house)
+    closure = closure_of(lab().smalls()[0])
+
+    assert f"All {closure.transitions} transitions of a small engine agree" in said["right"].out
+    assert "Every case passes, but your program goes wrong in these calls" in " ".join(said["odd"].out.split())
+    assert "Smallest  ring_new 1; ring_put [1,1]: " in said["wrong"].out
+
+
+def test_each_save_of_a_watched_ring_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first cause with its smallest trace, then that all is right."""
+    file = tmp_path / "ring.c"
+
+    def saves(*_: object, **__: object) -> Iterator[None]:
+        file.write_text(RING, encoding="utf-8")
+        yield
+        raise KeyboardInterrupt
+
+    file.write_text(RING.replace(_ROOM, "0"), encoding="utf-8")
+    monkeypatch.setattr(watch, "changes_of", lambda: saves)
+    with ring_in_process():
+        watched = grade("watch", ".", cwd=tmp_path)
+
+    assert (watched.code, watched.err) == (0, "no longer watching\n")
+    assert watched.out.index("> ring_put [") < watched.out.index("accepted, 100 of 100 points")
+
+
+def test_mutants_of_a_ring_are_tried(house: Path) -> None:
+    """With the samples, whose wrong one is caught."""
+    done = grade_process(
+        *("calibrate", "--lab", "ring", "--mutants", "6", "--seconds", "1", "--jobs", "2"), root=house, cwd=house
+    )
+
+    assert done.code in (0, 1), done.err
+    assert "wrong programs fail a case" in done.out
+    assert "6 mutants" in done.out
 
 
 def test_random_traces_are_an_error_of_the_case_file(tmp_path: Path) -> None:
@@ -195,6 +263,42 @@ def test_named_values_come_back_and_others_are_refused() -> None:
             json.dumps(values.decode(cut))
         except CannotGoOn:
             continue
+
+
+def test_a_call_that_is_added_to_a_case_is_none_that_must_succeed(tmp_path: Path) -> None:
+    """A program that refuses everything would pass such a case."""
+    case = (_HERE / "cases" / "starting" / "refuses.toml").read_text(encoding="utf-8")
+    (tmp_path / "no.toml").write_text(re.sub("ring_free(.|\n)*", "'''\n", case), encoding="utf-8")
+
+    with pytest.raises(CaseFileError, match="every call is refused"):
+        case_files.load(tmp_path / "no.toml", lab().grammar, seed=1)
+
+
+_SIZE = Facet("size", path="state.ring.size"), Facet("parts", per="value", path="state.ring.values.*.part")
+
+
+@pytest.mark.parametrize(
+    ("facets", "forgets", "messages"),
+    [
+        ((), False, []),
+        (_SIZE, False, ["path state.ring.size of the facet size leads", "state.ring.values.*.part of the facet parts"]),
+        ((), True, ["putting/all_or_none: restore(state()) of the oracle does not lead back"]),
+    ],
+)
+def test_a_table_that_does_not_fit_the_oracle_is_an_error_of_the_lab(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, facets: tuple[Facet, ...], *, forgets: bool, messages: list[str]
+) -> None:
+    """All cases together show it, when they are read for the first time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(table, "FACETS", (*table.FACETS, *facets))
+    if forgets:
+        monkeypatch.setattr(Ring, "restore", lambda ring, _: setattr(ring, "values", []))
+    with ring_in_process():
+        listed = grade("cases", "--lab", "ring", variables={"XDG_CACHE_HOME": str(tmp_path)})
+
+    assert listed.code == (2 if messages else 0), listed.err
+    assert len(listed.err.splitlines()) == len(messages)
+    assert [message for message in messages if message not in listed.err] == []
 
 
 def test_arguments_that_do_not_fit_are_an_error_of_the_case_file(tmp_path: Path) -> None:

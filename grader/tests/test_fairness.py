@@ -17,8 +17,10 @@ from grader.tests.support.command import SAMPLES
 from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, graded_text
 from reference.operation import Operation
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.oracle import PagedKV
 
+_LONGEST = KV_PER_BLOCK * MAX_LOGICAL_BLOCKS
 _INT_MAX = 2**31 - 1
 _CASES = Path(__file__).parents[2] / "cases" / "paged_kv"
 
@@ -148,10 +150,10 @@ def test_no_case_asks_what_the_handout_leaves_open() -> None:
             *numbers(case, "fork_sequence", 0), *numbers(case, "fork_sequence", 1),
         ]  # fmt: skip
 
-        assert max(numbers(case, "create_sequence", 1), default=0) <= _INT_MAX - 15, case.name
+        assert max(numbers(case, "create_sequence", 1), default=0) <= _INT_MAX - (KV_PER_BLOCK - 1), case.name
         assert min(ids, default=0) >= 0, case.name
-        assert case.trace.settings.get("pool_align", 64) % 4 == 0, case.name
-        assert case.trace.settings.get("pool_align", 64) >= 4, case.name
+        assert case.trace.settings.get("pool_align", BLOCK_SIZE) % KV_SIZE == 0, case.name
+        assert case.trace.settings.get("pool_align", BLOCK_SIZE) >= KV_SIZE, case.name
         assert max(numbers(case, "llm_init", -1), default=0) < 2**31, case.name
 
 
@@ -196,13 +198,13 @@ def test_only_three_pokes_exist() -> None:
 
 
 def test_kv_count_is_poked_within_its_range() -> None:
-    """0 to 4096, over mapped blocks and over holes."""
+    """From 0 to the longest sequence, over mapped blocks and over holes."""
     (_, count) = lab().grammar.operations["set_kv_count"].arguments
     poked = [number for case in every_case() for number in numbers(case, "set_kv_count", 1)]
 
     assert isinstance(count, Number)
-    assert (count.least, count.most) == (0, 4096)
-    assert 4096 in poked or 4095 in poked
+    assert (count.least, count.most) == (0, _LONGEST)
+    assert _LONGEST in poked or _LONGEST - 1 in poked
     assert len(poked) > 10
 
 
@@ -223,7 +225,7 @@ def assert_invariants(oracle: PagedKV, where: str) -> None:
         assert engine.free_local_blocks == engine.ref_count.count(0), where
         assert all(engine.ref_count[block] >= 1 for block in used), where
         assert [used.count(block) for block in set(used)] == [engine.ref_count[block] for block in set(used)], where
-        assert all(0 <= sequence.kv_count <= 4096 for sequence in engine.active_seqs), where
+        assert all(0 <= sequence.kv_count <= _LONGEST for sequence in engine.active_seqs), where
 
 
 def test_the_analyzer_decides_nothing() -> None:

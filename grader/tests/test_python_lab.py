@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment.case_selection import select_cases
 from grader.cli import doctor
 from grader.core.rubric import Facet
 from grader.core.verdict import NOT_IMPORTED, Verdict
@@ -20,7 +21,8 @@ from grader.report.document import View
 from grader.runtime.python.process import ending
 from grader.system.budget import TimeLimits
 from grader.tests.support.command import grade
-from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, toy_in_process
+from grader.tests.support.toy.lab import FACETS
+from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, lab, toy_in_process
 
 
 def test_a_right_shelf_has_all_points(tmp_path: Path) -> None:
@@ -234,6 +236,14 @@ def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.M
     assert "changed: word red" in explained.out
     assert "200 random traces of 40 operations" in traces.out
     assert "a whole grading of toy: works" in looked.out
+
+
+def test_what_only_random_traces_show_is_shown() -> None:
+    """No facet of the table leads nowhere then; without any case all of them do."""
+    cases = [case for case in select_cases(lab(), seed=1).cases if case.generated is not None]
+
+    assert list(lab().grammar.check(cases)) == []
+    assert len(list(lab().grammar.check([]))) == len(FACETS)
 
 
 def test_a_value_that_is_not_where_it_belongs_is_drawn() -> None:

@@ -32,7 +32,6 @@ from reference.paged_kv.sequence import UNMAPPED
 
 _ROOT = Path(__file__).parents[3]
 _HERE = Path(__file__).parent
-_STARTER = _HERE / "starter"
 
 _LABELS_GCC = 12
 
@@ -127,11 +126,7 @@ def lab() -> Lab:
         describe_poke=describe_poke,
         picture=picture,
         labels_hold=_labels_hold,
-        starter={
-            "llm_memory.c": _STARTER / "llm_memory.c",
-            HEADER.name: HEADER,
-            "Makefile": _STARTER / "build.mk",
-        },
+        starter={"llm_memory.c": _HERE / "starter" / "llm_memory.c", HEADER.name: HEADER},
     )
 
 

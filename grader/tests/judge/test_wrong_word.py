@@ -16,17 +16,18 @@ from grader.runtime.comparison import End
 from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import expected_records, first_case, told
 from reference.operation import Operation, Trace
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
 
 
 def random_case(seed: int) -> Case:
     """A case with 40 random calls on a pool of four blocks."""
     chance, pattern, model = random.Random(seed), first_case(), lab().model
-    calls = [Operation(name="llm_init", arguments=(4 * 64,))]
+    calls = [Operation(name="llm_init", arguments=(4 * BLOCK_SIZE,))]
     alive: list[int] = []
     for new in range(1, 40):
         kind = chance.random()
         if not alive or (kind < 0.10 and len(alive) < 8):
-            calls.append(Operation(name="create_sequence", arguments=(new, chance.randint(1, 96))))
+            calls.append(Operation(name="create_sequence", arguments=(new, chance.randint(1, 6 * KV_PER_BLOCK))))
             alive.append(new)
         elif kind < 0.15 and len(alive) < 8:
             calls.append(Operation(name="fork_sequence", arguments=(chance.choice(alive), new)))

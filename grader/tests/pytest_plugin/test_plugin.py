@@ -15,8 +15,10 @@ from grader.assignment.samples import covering_samples, samples_in
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.pytest_plugin.items import may_get
-from grader.tests.support.command import ROOT, SAMPLES, copy_of_the_house, environment
+from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.graded import graded
+from grader.tests.support.toy_house import house_with_toys
+from grader.tests.support.toy_lab import WRONG_RING
 
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
 APPEND = "cases/paged_kv/append"
@@ -51,7 +53,7 @@ def wrong() -> tuple[int, dict[str, str], str]:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy in which something may be broken."""
-    return copy_of_the_house(tmp_path_factory.mktemp("house"))
+    return house_with_toys(tmp_path_factory.mktemp("house"))
 
 
 def test_each_case_is_an_item_with_its_own_result() -> None:
@@ -85,7 +87,7 @@ def mislabelled(house: Path) -> tuple[int, dict[str, str], str]:
     label.write_text(re.sub(r"verdict\s*=.*", 'verdict = "memory_leak"', texts[0]), encoding="utf-8")
     keeps.write_text(re.sub(r"(wrong_answer/all_null.*=).*", r"\1 [50, 60]", texts[1]), encoding="utf-8")
     try:
-        return shown(f"{APPEND}/copy_takes_all_64_bytes.toml", "submissions", root=house)
+        return shown(f"{APPEND}/copy_takes_all_64_bytes.toml", "submissions/paged_kv", root=house)
     finally:
         label.write_text(texts[0], encoding="utf-8")
         keeps.write_text(texts[1], encoding="utf-8")
@@ -124,6 +126,19 @@ def test_a_wrong_label_is_told(mislabelled: tuple[int, dict[str, str], str]) -> 
     assert "expect.toml says verdict memory_leak, the folder wrong_answer" in text
     assert "keeps 0 points, may keep 50 to 60" in text
     assert "pytest_plugin/items.py" not in text
+
+
+def test_another_lab_in_c_has_items_too(house: Path, tmp_path: Path) -> None:
+    """Its cases on its accepted sample and on a submission, and its samples."""
+    (tmp_path / "ring.c").write_text(WRONG_RING, encoding="utf-8")
+    code, words, _ = shown("cases/ring", "submissions/ring", root=house)
+    cases = {"all_or_none", "empty", "in_order", "refuses", "wraps"}
+
+    assert (code, words) == (0, dict.fromkeys({*cases, "right", "ends_at_the_last_slot"}, "PASSED"))
+    assert shown("cases/ring", "--submission", tmp_path, root=house)[:2] == (
+        1,
+        dict.fromkeys(cases, "PASSED") | {"wraps": "FAILED"},
+    )
 
 
 @pytest.mark.parametrize(("release", "more"), [(12, {}), (16, {Verdict.ACCEPTED: (100, 100)})])

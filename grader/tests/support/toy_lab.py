@@ -1,4 +1,4 @@
-"""The shelf as one of the labs, for tests: submissions of it, and the command line that knows it."""
+"""The shelf and the ring as labs, for tests: submissions of them, and the command line that knows them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs import LABS, LabEntry
 from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
+from grader.tests.support import toy_c
 from grader.tests.support.counter_lab import in_process
 from grader.tests.support.toy.lab import lab as toy
+from grader.tests.support.toy_c.lab import lab as ring
 
 lab = cache(toy)
 """The lab of the shelf."""
@@ -76,6 +78,12 @@ def edited(*changes: tuple[str, str]) -> str:
 WRONG = edited(("self.free += [box for box in boxes if box.users == 0]", "self.free[:0] = boxes"))
 """Boxes go to the front of the queue."""
 
+RING = (Path(toy_c.__file__).parent / "right.c").read_text(encoding="utf-8")
+"""A right ring."""
+ROUND = "(ring->first + 1) % ring->capacity"
+"""Where it goes round."""
+WRONG_RING = RING.replace(ROUND, "ring->first + 1")
+
 
 def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) -> Record:
     """The record of this shelf."""
@@ -88,6 +96,11 @@ def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) 
 def toy_in_process() -> AbstractContextManager[None]:
     """Let the shelf be a lab, and let commands grade in this process."""
     return lab_in_process("toy", LabEntry("shelf.py", lab))
+
+
+def ring_in_process() -> AbstractContextManager[None]:
+    """Let the ring be a lab, and let commands grade in this process."""
+    return lab_in_process("ring", LabEntry("ring.c", ring))
 
 
 @contextmanager

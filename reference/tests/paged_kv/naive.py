@@ -3,13 +3,15 @@
 It remembers as little as possible and derives everything else from scratch each time: which block each
 (sequence, logical block) has, which L2 tables exist, how long each sequence is, in which order they came, and
 the words of the region. Reference counts are counted, free blocks are searched. It shares no code with
-`reference.paged_kv`, only the form of a state.
+`reference.paged_kv`, only the numbers of the handout and the form of a state.
 """
 
 from __future__ import annotations
 
 from array import array
 from typing import Any
+
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 Arguments = tuple[int | None, ...]
 
@@ -20,8 +22,13 @@ class Misfit(Exception):
 
 def first_words(seed: int, slot: int, pool_bytes: int) -> list[int]:
     """The unsigned words of a fresh region: (seed * A + slot * 2^24 + place) * B modulo 2^32."""
-    count = -(-(64 + pool_bytes + 64) // 4)
+    count = -(-(BLOCK_SIZE + pool_bytes + BLOCK_SIZE) // KV_SIZE)
     return [(seed * 0x85EBCA6B + slot * 2**24 + place) * 0x9E3779B1 % 2**32 for place in range(count)]
+
+
+def _place(block: int) -> int:
+    """The first word of a block in the region, behind a guard as long as a block."""
+    return KV_PER_BLOCK * (1 + block)
 
 
 class NaiveEngine:
@@ -30,7 +37,7 @@ class NaiveEngine:
     def __init__(self, seed: int, slot: int, pool_bytes: int) -> None:
         self.pool_bytes = pool_bytes
         self.words = first_words(seed, slot, pool_bytes)
-        self.alive = pool_bytes >= 64
+        self.alive = pool_bytes >= BLOCK_SIZE
         self.order: list[int] = []
         self.lengths: dict[int, int] = {}
         self.blocks: dict[tuple[int, int], int] = {}
@@ -42,7 +49,7 @@ class NaiveEngine:
 
     def uses(self) -> list[int]:
         """How often each block is mapped: the reference counts."""
-        counts = [0] * (self.pool_bytes // 64)
+        counts = [0] * (self.pool_bytes // BLOCK_SIZE)
         for block in self.blocks.values():
             counts[block] += 1
         return counts
@@ -51,13 +58,13 @@ class NaiveEngine:
         """Map the first block that nobody uses."""
         block = self.uses().index(0)
         self.blocks[seq_id, logical] = block
-        self.tables.add((seq_id, logical // 16))
+        self.tables.add((seq_id, logical // L2_PT_SIZE))
         return block
 
     def create_sequence(self, seq_id: int, length: int) -> str:
         """Task 2."""
-        needed = -(-length // 16)
-        if length <= 0 or seq_id in self.order or needed > 256 or needed > self.uses().count(0):
+        needed = -(-length // KV_PER_BLOCK)
+        if length <= 0 or seq_id in self.order or needed > MAX_LOGICAL_BLOCKS or needed > self.uses().count(0):
             return "NULL"
         for logical in range(needed):
             self.take(seq_id, logical)
@@ -92,14 +99,14 @@ class NaiveEngine:
 
     def append_kv(self, seq_id: int, kv_data: int) -> str:
         """Task 4."""
-        if seq_id not in self.order or self.lengths[seq_id] >= 4096:
+        if seq_id not in self.order or self.lengths[seq_id] >= KV_PER_BLOCK * MAX_LOGICAL_BLOCKS:
             return "-1"
-        logical, offset = self.lengths[seq_id] // 16, self.lengths[seq_id] % 16
+        logical, offset = divmod(self.lengths[seq_id], KV_PER_BLOCK)
         old = self.blocks.get((seq_id, logical))
         uses = self.uses()
         if old is None:
             self.met |= {"new-page", *(["mid-block"] if offset else [])}
-            self.met |= set() if (seq_id, logical // 16) in self.tables else {"l2-missing"}
+            self.met |= set() if (seq_id, logical // L2_PT_SIZE) in self.tables else {"l2-missing"}
         else:
             self.met.add("in-place" if uses[old] == 1 else "copy-on-write")
         if old is None or uses[old] > 1:
@@ -107,10 +114,10 @@ class NaiveEngine:
                 return "-1"
             new = self.take(seq_id, logical) if old is None else uses.index(0)
             if old is not None:
-                for word in range(16):
-                    self.words[16 + 16 * new + word] = self.words[16 + 16 * old + word]
+                for word in range(KV_PER_BLOCK):
+                    self.words[_place(new) + word] = self.words[_place(old) + word]
                 self.blocks[seq_id, logical] = new
-        self.words[16 + 16 * self.blocks[seq_id, logical] + offset] = kv_data % 2**32
+        self.words[_place(self.blocks[seq_id, logical]) + offset] = kv_data % 2**32
         self.lengths[seq_id] += 1
         return "0"
 
@@ -126,10 +133,10 @@ class NaiveEngine:
         if seq_id not in self.order or (seq_id, source) not in self.tables or (seq_id, target) in self.tables:
             raise Misfit
         self.tables = self.tables - {(seq_id, source)} | {(seq_id, target)}
-        for entry in range(16):
-            block = self.blocks.pop((seq_id, 16 * source + entry), None)
+        for entry in range(L2_PT_SIZE):
+            block = self.blocks.pop((seq_id, L2_PT_SIZE * source + entry), None)
             if block is not None:
-                self.blocks[seq_id, 16 * target + entry] = block
+                self.blocks[seq_id, L2_PT_SIZE * target + entry] = block
         return ""
 
     def unmap(self, seq_id: int, logical: int) -> str:
@@ -152,7 +159,7 @@ class NaiveEngine:
         if slots != list(range(len(slots))):
             self.met.add("holes")
         for l1 in slots:
-            entries = [entry for entry in range(16) if (seq_id, 16 * l1 + entry) in self.blocks]
+            entries = [entry for entry in range(L2_PT_SIZE) if (seq_id, L2_PT_SIZE * l1 + entry) in self.blocks]
             if not entries or entries != list(range(len(entries))):
                 self.met.add("unmapped-entries")
 
@@ -172,10 +179,10 @@ class NaiveEngine:
                 str(seq_id): {
                     "kv_count": self.lengths[seq_id],
                     "block_table": [
-                        [self.blocks.get((seq_id, 16 * l1 + entry), -1) for entry in range(16)]
+                        [self.blocks.get((seq_id, L2_PT_SIZE * l1 + entry), -1) for entry in range(L2_PT_SIZE)]
                         if (seq_id, l1) in self.tables
                         else None
-                        for l1 in range(16)
+                        for l1 in range(L1_PT_SIZE)
                     ],
                 }
                 for seq_id in self.order

@@ -6,10 +6,11 @@ from typing import Any
 
 from reference.operation import NULL, Operation, Reply, Trace
 from reference.paged_kv import Engine, PagedKV
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE
+from reference.paged_kv.pool import GUARD_WORDS
 from reference.paged_kv.sequence import Sequence
 
 SEED = 20110
-GUARD_WORDS = 16  # 64 bytes before the pool and 64 behind it
 
 TOUR = [
     "create_sequence 1 20",
@@ -47,7 +48,7 @@ class Played:
     def __init__(self, blocks: int | None = 4) -> None:
         self.oracle = PagedKV(Trace(operations=(), settings={"seed": SEED}))
         if blocks is not None:
-            self.do(f"llm_init {64 * blocks}")
+            self.do(f"llm_init {BLOCK_SIZE * blocks}")
 
     def do(self, *lines: str) -> Reply:
         """Apply the lines and return the last reply."""
@@ -83,7 +84,7 @@ class Played:
     def mapped(self, seq_id: int, number: int = 1) -> dict[int, int]:
         """Logical block -> physical block, of the mapped ones."""
         return {
-            16 * l1 + l2: block
+            L2_PT_SIZE * l1 + l2: block
             for l1, table in enumerate(self.sequence(seq_id, number).block_table)
             for l2, block in enumerate(table or ())
             if block != -1
@@ -98,6 +99,6 @@ class Played:
         return list(self.oracle.pools[number].region)
 
     def block(self, block: int, number: int = 1) -> list[int]:
-        """The 16 words of a physical block."""
-        first = GUARD_WORDS + 16 * block
-        return self.words(number)[first : first + 16]
+        """The words of a physical block."""
+        first = GUARD_WORDS + KV_PER_BLOCK * block
+        return self.words(number)[first : first + KV_PER_BLOCK]

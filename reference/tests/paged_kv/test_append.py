@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from reference.tests.paged_kv.played import GUARD_WORDS, Played
+from reference.paged_kv.pool import GUARD_WORDS
+from reference.tests.paged_kv.played import Played
 
 
 def changed(before: list[int], after: list[int]) -> dict[int, int]:

@@ -7,8 +7,9 @@ import pytest
 
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV, llm_init
+from reference.paged_kv.pool import GUARD_WORDS
 from reference.tests.paged_kv.naive import first_words
-from reference.tests.paged_kv.played import GUARD_WORDS, SEED, Played
+from reference.tests.paged_kv.played import SEED, Played
 
 
 @pytest.mark.handout("Part 2.1/block-size", "Task 1/total-blocks")

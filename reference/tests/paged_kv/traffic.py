@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reference.operation import Operation
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.tests.paged_kv.naive import Arguments, Naive, NaiveEngine
 
+_LONGEST = KV_PER_BLOCK * MAX_LOGICAL_BLOCKS
 LIMITS = [-(2**31), -1, 0, 1, 2**31 - 1]
 
 
@@ -40,10 +42,10 @@ ORDINARY = PATHS | {"Task 4/oom", "Task 2/no-room", "Task 2/unique-id", "Task 2/
 PROFILES = (
     Profile(
         name="crowded",
-        pools=(64, 5 * 64),
+        pools=(BLOCK_SIZE, 5 * BLOCK_SIZE),
         ids=6,
         length=40,
-        longest=4097,
+        longest=_LONGEST + 1,
         traces=40,
         operations=250,
         must_meet=frozenset(
@@ -52,7 +54,7 @@ PROFILES = (
     ),
     Profile(
         name="branching",
-        pools=(4 * 64, 12 * 64),
+        pools=(4 * BLOCK_SIZE, 12 * BLOCK_SIZE),
         ids=9,
         length=60,
         longest=300,
@@ -64,7 +66,7 @@ PROFILES = (
     ),
     Profile(
         name="poked",
-        pools=(64, 24 * 64),
+        pools=(BLOCK_SIZE, 24 * BLOCK_SIZE),
         ids=5,
         length=90,
         longest=400,
@@ -77,7 +79,7 @@ PROFILES = (
     ),
     Profile(
         name="long",
-        pools=(250 * 64, 300 * 64),
+        pools=(250 * BLOCK_SIZE, 300 * BLOCK_SIZE),
         ids=4,
         length=4200,
         longest=4200,
@@ -135,7 +137,7 @@ class Traffic:
         if dice < 0.04:
             return (None, self.rng.randrange(200))
         if dice < 0.1:
-            return (self.rng.randrange(64),)
+            return (self.rng.randrange(BLOCK_SIZE),)
         return (self.rng.randint(*self.profile.pools),)
 
     def _call(self, target: int, engine: NaiveEngine) -> Operation:
@@ -175,21 +177,22 @@ class Traffic:
         if dice < 0.05:
             return self.rng.randint(-2, 0)
         if dice < 0.1:
-            return self.rng.choice((self.profile.longest, 4095, 4096, 4097))
+            return self.rng.choice((self.profile.longest, _LONGEST - 1, _LONGEST, _LONGEST + 1))
         if dice < 0.3:
-            return 16 * self.rng.randint(1, self.profile.length // 16)
+            return KV_PER_BLOCK * self.rng.randint(1, self.profile.length // KV_PER_BLOCK)
         return self.rng.randint(1, self.profile.length)
 
     def _l1_slots(self, engine: NaiveEngine, seq_id: int) -> tuple[int, int]:
         tables = [l1 for owner, l1 in sorted(engine.tables) if owner == seq_id]
-        source = self.rng.choice(tables) if tables and self.rng.random() < 0.9 else self.rng.randrange(16)
-        return source, self.rng.randrange(16)
+        source = self.rng.choice(tables) if tables and self.rng.random() < 0.9 else self.rng.randrange(L1_PT_SIZE)
+        return source, self.rng.randrange(L1_PT_SIZE)
 
     def _logical(self, engine: NaiveEngine, seq_id: int) -> int:
         mapped = [logical for owner, logical in sorted(engine.blocks) if owner == seq_id]
-        return self.rng.choice(mapped) if mapped and self.rng.random() < 0.9 else self.rng.randrange(256)
+        return self.rng.choice(mapped) if mapped and self.rng.random() < 0.9 else self.rng.randrange(MAX_LOGICAL_BLOCKS)
 
     def _kv_count(self, engine: NaiveEngine, seq_id: int) -> int:
         if self.rng.random() < 0.6:
-            return min(4096, 16 * self._logical(engine, seq_id) + self.rng.randrange(17))
-        return self.rng.choice((0, 4080, 4095, 4096, self.rng.randrange(4097)))
+            kv_count = KV_PER_BLOCK * self._logical(engine, seq_id) + self.rng.randrange(KV_PER_BLOCK + 1)
+            return min(_LONGEST, kv_count)
+        return self.rng.choice((0, _LONGEST - KV_PER_BLOCK, _LONGEST - 1, _LONGEST, self.rng.randrange(_LONGEST + 1)))

@@ -12,7 +12,7 @@ from grader.core.rubric import Facet
 from grader.labs import open_lab
 from grader.labs.python_lab import python_lab
 from grader.runtime.python.driver import PythonDriver
-from grader.tests.support.toy.lab import ENGINE, FOLDER
+from grader.tests.support.toy.lab import ENGINE, HERE
 
 _DRIVER = PythonDriver.of('''
 from operator import is_
@@ -131,4 +131,4 @@ def test_an_oracle_has_each_operation(name: str, oracle: str) -> None:
 def test_a_facet_of_what_nobody_reads_is_refused() -> None:
     """It would be wrong in every program."""
     with pytest.raises(ValueError, match="the driver does not read weight"):
-        python_lab(FOLDER, "A shelf", ENGINE, (Facet("weight"),), cases=FOLDER / "cases")
+        python_lab(HERE, "A shelf", ENGINE, (Facet("weight"),), cases=HERE / "cases")

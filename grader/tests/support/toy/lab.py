@@ -12,7 +12,8 @@ from grader.labs.python_lab import python_lab
 
 STATE = (Facet("users", per="box"), Facet("free", title="free boxes, first to last"), Facet("names", per="word"))
 FACETS = (*STATE, Facet("reply", path="reply", tolerance=1e-9))
-ENGINE, FOLDER = f"{__package__}.engine:Shelf", Path(__file__).parent
+HERE = Path(__file__).parent
+ENGINE, CASES = f"{__package__}.engine:Shelf", HERE / "cases"
 
 
 def never(state: dict[str, Any]) -> Iterator[str]:
@@ -23,4 +24,4 @@ def never(state: dict[str, Any]) -> Iterator[str]:
 
 def lab() -> Lab:
     """Return the lab."""
-    return python_lab(FOLDER, "A shelf of boxes", ENGINE, FACETS, cases=FOLDER / "cases", invariants=never)
+    return python_lab(HERE, "A shelf of boxes", ENGINE, FACETS, cases=CASES, invariants=never)

@@ -1,1 +1,1 @@
-"""A small lab with Python submissions, for tests: a shelf of boxes that several users may share."""
+"""A small lab with submissions in C, for tests: a ring of ints."""

@@ -7,16 +7,16 @@ from pathlib import Path
 from grader.assignment.lab import Lab
 from grader.core.case import Number
 from grader.core.rubric import Facet
-from grader.labs.c_lab import c_lab, call, ints
+from grader.labs.c_lab import HARNESS, c_lab, call, ints
 
 OPERATIONS = {
     "ring_new": call(Number("capacity", -9, 99), refusals=("null",), task="Part 1"),
     "ring_put": call(ints("values"), refusals=("-1",), task="Part 2"),
     "ring_take": call(refusals=("-1",), task="Part 3"),
-    "ring_free": call(refusals=("-1",), task="Part 4"),
+    "ring_free": call(refusals=("-1",), closes=True, task="Part 4"),
 }
 STATE = tuple(Facet(name, path=f"state.ring.{name}") for name in ("capacity", "count", "values"))
-FACETS = (*STATE, Facet("reply", path="reply"), Facet("heap"), Facet("failing"))
+FACETS = (*STATE, Facet("reply", path="reply"), *HARNESS)
 HERE = Path(__file__).parent
 
 
@@ -31,4 +31,5 @@ def lab() -> Lab:
         facets=FACETS,
         oracle=f"{__package__}.engine:Ring",
         cases=HERE / "cases",
+        smalls=f"{__package__}.small:SMALLS",
     )

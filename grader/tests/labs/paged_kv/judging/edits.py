@@ -9,7 +9,9 @@ from grader.core.judgement import Judgement
 from grader.labs.paged_kv.judging.recovery import State
 from grader.runtime.native import values
 from grader.tests.labs.paged_kv.judging.played import Played
-from reference.tests.paged_kv.played import GUARD_WORDS, operation
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.pool import GUARD_WORDS
+from reference.tests.paged_kv.played import operation
 
 Edit = Callable[[State], None]
 """What is edited is a whole record."""
@@ -17,14 +19,14 @@ Edit = Callable[[State], None]
 STRAY, SMALL, FREED, SHARED = (values.decode(struct.pack("<2i", 8, pointer)) for pointer in range(2, 6))
 """What the driver says of pointers that lead to nothing that can be read."""
 
-SETTING = ["create_sequence 1 20", "create_sequence 2 5", "fork_sequence 1 3"]
+SETTING = [f"create_sequence 1 {KV_PER_BLOCK + 4}", "create_sequence 2 5", "fork_sequence 1 3"]
 """Sequence 1 has blocks 0 and 1, sequence 2 has block 2, sequence 3 shares 0 and 1."""
 
 
 def judged(line: str, edit: Edit, *, setting: list[str] | None = None, blocks: int = 6) -> Judgement:
     """Judge `line` after `setting`, with an edited record of the engine's as what the program did."""
     played = Played(blocks, engines=2)
-    played.do("@2 llm_init 192", "@2 create_sequence 1 20", "@2 fork_sequence 1 2")
+    played.do(f"@2 llm_init {3 * BLOCK_SIZE}", f"@2 {SETTING[0]}", "@2 fork_sequence 1 2")
     played.do(*(SETTING if setting is None else setting))
     before = played.record()
     played.do(line)

@@ -9,12 +9,15 @@ from grader.labs.paged_kv.judging.recovery import State
 from grader.tests.labs.paged_kv.judging.played import Played
 from reference.operation import Operation, Reply
 from reference.oracle import CannotPoke
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.tests.paged_kv.played import operation
 
 IDS = st.integers(0, 4)
 TURN = st.integers(0, 1)
-POOLS = st.integers(64, 64 * 9)
-LENGTHS = st.one_of(st.integers(1, 70), st.sampled_from([-1, 0, 16, 17, 32, 4096, 4097]))
+POOLS = st.integers(BLOCK_SIZE, BLOCK_SIZE * 9)
+LONGEST = KV_PER_BLOCK * MAX_LOGICAL_BLOCKS
+_EDGES = (-1, 0, KV_PER_BLOCK, KV_PER_BLOCK + 1, 2 * KV_PER_BLOCK, LONGEST, LONGEST + 1)
+LENGTHS = st.one_of(st.integers(1, 4 * KV_PER_BLOCK + 6), st.sampled_from(_EDGES))
 INTS = st.integers(-(2**31), 2**31 - 1)
 CALLS = ["create_sequence 1 5", "free_sequence 1", "fork_sequence 1 2", "append_kv 1 5", "llm_destroy"]
 
@@ -86,7 +89,7 @@ class Machine(RuleBasedStateMachine):
         self.do(f"@2 llm_init {two}")
 
     @precondition(lambda self: len(self.living()) < 2)
-    @rule(pool=st.one_of(POOLS, st.integers(0, 63)), null=st.sampled_from(["", "", "NULL "]))
+    @rule(pool=st.one_of(POOLS, st.integers(0, BLOCK_SIZE - 1)), null=st.sampled_from(["", "", "NULL "]))
     def llm_init(self, pool: int, null: str) -> None:
         """A new engine where none lives."""
         number = 2 if any(number == 1 for number, _, _ in self.living()) else 1
@@ -129,7 +132,7 @@ class Machine(RuleBasedStateMachine):
         self.do(f"@NULL {line}")
 
     @precondition(can_call)
-    @rule(turn=TURN, seq_id=IDS, source=st.integers(0, 2), slot=st.integers(0, 15))
+    @rule(turn=TURN, seq_id=IDS, source=st.integers(0, 2), slot=st.integers(0, L1_PT_SIZE - 1))
     def move_l2(self, turn: int, seq_id: int, source: int, slot: int) -> None:
         """A poke that makes holes in L1 tables."""
         self.do(f"@{self.pick(turn)} move_l2 {seq_id} {source} {slot}")
@@ -141,7 +144,7 @@ class Machine(RuleBasedStateMachine):
         self.do(f"@{self.pick(turn)} unmap {seq_id} {logical}")
 
     @precondition(can_call)
-    @rule(turn=TURN, seq_id=IDS, kv_count=st.one_of(st.integers(0, 80), st.integers(0, 4096)))
+    @rule(turn=TURN, seq_id=IDS, kv_count=st.one_of(st.integers(0, 5 * KV_PER_BLOCK), st.integers(0, LONGEST)))
     def set_kv_count(self, turn: int, seq_id: int, kv_count: int) -> None:
         """A poke that moves the place of the next record."""
         self.do(f"@{self.pick(turn)} set_kv_count {seq_id} {kv_count}")

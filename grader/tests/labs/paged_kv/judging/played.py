@@ -8,6 +8,7 @@ from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.recovery import State
 from grader.runtime.native import values
 from reference.operation import Operation, Reply, Trace
+from reference.paged_kv.constants import BLOCK_SIZE
 from reference.tests.paged_kv.played import SEED, operation
 
 _MOST_SEQUENCES = 20
@@ -21,7 +22,7 @@ class Played:
         makes = Operation(name="create_sequence")  # a record lists no more sequences than a trace makes, and a few
         self.model = PagedKVModel(Trace(operations=(uses_all, *[makes] * _MOST_SEQUENCES), settings={"seed": SEED}))
         if blocks is not None:
-            self.do(f"llm_init {64 * blocks}")
+            self.do(f"llm_init {BLOCK_SIZE * blocks}")
 
     def do(self, *lines: str) -> Reply:
         """Apply the lines and return the last reply."""

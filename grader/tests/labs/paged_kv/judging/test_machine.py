@@ -12,9 +12,10 @@ from grader.labs.paged_kv.judging.recovery import State
 from grader.runtime.native import values
 from grader.tests.labs.paged_kv.judging.machine import Machine
 from grader.tests.labs.paged_kv.judging.played import Played
+from reference.paged_kv.pool import GUARD_WORDS
 from reference.tests.paged_kv.clauses import clauses
 from reference.tests.paged_kv.naive import first_words
-from reference.tests.paged_kv.played import GUARD_WORDS, SEED
+from reference.tests.paged_kv.played import SEED
 
 CLAUSES = clauses() | {""}
 
