@@ -197,8 +197,8 @@ def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, la
 
 def _joined(*sentences: str) -> str:
     """Sentences after each other; one without an end gets a full stop, but the last."""
-    said = [sentence for sentence in sentences if sentence]
-    return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in said[:-1]), *said[-1:]])
+    parts = [sentence for sentence in sentences if sentence]
+    return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in parts[:-1]), *parts[-1:]])
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:
