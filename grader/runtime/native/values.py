@@ -139,6 +139,8 @@ class _Reader:
 
     def _text(self, length: int) -> str:
         content = self._run(-(-length // _WORD)).tobytes()
+        if any(content[length:]):
+            raise ValueError("something stands behind a text")
         return content[:length].decode()
 
     def _value(self, path: tuple[str, ...], kind: int) -> object:

@@ -7,18 +7,17 @@ from hypothesis import given, settings, strategies as st
 from grader.core.verdict import Verdict
 from grader.runtime.native.native_played import BlockEvent, Fault, HeapEvent
 from grader.tests.support.programs import (
+    FREE_COUNT,
     by_hand,
     expected_records,
     first_case,
     graded_text,
     judged,
     line_of,
+    places_of,
     right,
     second_case,
 )
-
-_FREE_COUNT = 6
-"""Where free_local_blocks stands in a record."""
 
 
 def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
@@ -26,7 +25,7 @@ def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
     lost = [BlockEvent(HeapEvent.LIVE, 5, 1, 64, 0, 0)]
     leaking = by_hand(second_case())
     leaking.events = lost
-    diagnosed, _ = judged(leaking, leaking, leaking, by_hand(first_case(), (1, _FREE_COUNT, 9)))
+    diagnosed, _ = judged(leaking, leaking, leaking, by_hand(first_case(), (1, FREE_COUNT, 9)))
 
     assert diagnosed.first_cause is not None
     assert diagnosed.first_cause.rule == "free-count"
@@ -56,7 +55,7 @@ _EDITS = st.lists(
 def test_points_are_never_lost_without_a_reason(edits: list[tuple[int, int, int, int]], head: int, fault: int) -> None:
     """Whatever goes wrong: a lost point has a diagnosis with a hint, and a defect that was seen costs a point."""
     cases = [first_case(), second_case()]
-    sizes = [[min(len(record) // 4, head) for record in expected_records(case)] for case in cases]
+    sizes = [[min(len(places_of(record)), head) for record in expected_records(case)] for case in cases]
     places = [(which, step % len(sizes[which]), place, value) for which, step, place, value in edits]
     played = [
         by_hand(

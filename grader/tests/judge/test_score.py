@@ -13,6 +13,7 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (
+    FREE_COUNT,
     POSIX,
     around,
     by_hand,
@@ -21,9 +22,6 @@ from grader.tests.support.programs import (
     judged,
     made,
 )
-
-_FREE_COUNT = 6
-"""Where free_local_blocks stands in a record."""
 
 _IMPLICIT_END = {"destroy", "leak", "memory-error"}
 """What a bad end of the llm_destroy that the grader added may cost."""
@@ -65,7 +63,7 @@ def test_a_rule_earns_its_share_rounded_down(
     """floor(points x weight passed / weight of its cases), here with six points."""
     good = [by_hand(counting(f"right{number}", weight)) for number, weight in enumerate(right_weights)]
     bad = [
-        by_hand(counting(f"wrong{number}", weight), (1, _FREE_COUNT, 2)) for number, weight in enumerate(wrong_weights)
+        by_hand(counting(f"wrong{number}", weight), (1, FREE_COUNT, 2)) for number, weight in enumerate(wrong_weights)
     ]
     _, scores = judged(*good, *bad)
     rule = scores["free-count"]
@@ -108,9 +106,13 @@ def test_a_bad_end_of_the_clean_up_costs_only_what_is_about_it(end: str) -> None
 
 @pytest.mark.parametrize(
     "edit",
-    [(1, _FREE_COUNT, 2), (1, 1, 9), (1, 8, 3), (5, 1, -7), (1, 2, 9), (6, 0, 3), (1, 16, 7), (0, 4, 0)],
+    [
+        *((1, FREE_COUNT, 2), (2, "reply.returned", 9), (1, "state.1.engine.ref_count.0", 3)),
+        *((5, "reply.returned", -7), (1, "state.1.pool_bytes", 9), (6, "reply.returned", 3)),
+        *((1, "state.1.engine.sequences.1.kv_count", 7), (0, "state.1.engine.total_local_blocks", 0)),
+    ],
 )
-def test_a_defect_that_was_seen_never_leaves_full_marks(edit: tuple[int, int, int]) -> None:
+def test_a_defect_that_was_seen_never_leaves_full_marks(edit: tuple[int, str, int]) -> None:
     """Also where no case of its rule caught it; then the rule of the diagnosis loses one."""
     diagnosed, scores = judged(by_hand(first_case(), edit))
     points, most = (sum(getattr(score, name) for score in scores.values()) for name in ("points", "max_points"))

@@ -60,12 +60,15 @@ def _line(address: int) -> SourceLine:
     return SourceLine(file="llm_memory.c", line=(0, 1, 40, 9_999_999)[address % 4], function=f"f{address % 3}")
 
 
+_ENTRY = "state.1.engine.sequences.1.block_table.0.0"
+
+
 @cache
 def wrong() -> tuple[Comparison, ...]:
     """A block is missing from a table, a reply is wrong, a call crashes."""
     steps = told(expected_records(first_case())[:2])
     crash = NativePlayed(first_case(), steps=steps, ended=True, status=11)
-    cases = (by_hand(first_case(), (1, 34, -1)), by_hand(first_case(), (1, 0, 2)), crash)
+    cases = (by_hand(first_case(), (1, _ENTRY, -1)), by_hand(first_case(), (2, "reply.returned", 2)), crash)
     return tuple(compare(one, lab().model) for one in cases)
 
 

@@ -24,6 +24,7 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
+from grader.runtime.native import values
 from grader.runtime.native.native_played import NativePlayed, NativeStep
 from grader.runtime.native.runtime import NativeObservations, NativeRuntime
 from grader.runtime.native.symptoms import heap_use
@@ -228,12 +229,21 @@ def expected_records(case: Case) -> list[bytes]:
     return [step.record for step in play(lab().model(case.trace), case.trace)]
 
 
-def by_hand(case: Case, *edits: tuple[int, int, int]) -> NativePlayed:
-    """A case played right, but for words of records: (operation, place, value)."""
+FREE_COUNT = "state.1.engine.free_local_blocks"
+"""Where it stands in a record."""
+
+
+def places_of(record: bytes) -> dict[str, int]:
+    """The word of each value of a record by its path."""
+    return {".".join(path): word for path, word in values.offsets(record).items()}
+
+
+def by_hand(case: Case, *edits: tuple[int, str | int, int]) -> NativePlayed:
+    """A case played right, but for words of records: (operation, path of a value or its number among them, word)."""
     records = expected_records(case)
-    for step, place, value in edits:
-        words = array("i", records[step])
-        words[place] = value
+    for step, value, word in edits:
+        words, places = array("i", records[step]), places_of(expected_records(case)[step])
+        words[places[value] if isinstance(value, str) else list(places.values())[value]] = word
         records[step] = words.tobytes()
     return NativePlayed(case, steps=told(records), ended=True)
 
