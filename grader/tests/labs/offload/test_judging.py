@@ -45,7 +45,7 @@ def test_the_reference_is_accepted(tmp_path: Path) -> None:
     lines = [_ERRORS]
     for part in _PARTS:
         text = (_ROOT / "reference" / "offload" / f"{part}.py").read_text(encoding="utf-8")
-        lines += [line for line in text.splitlines() if not line.startswith(("from ", "import ", "__all__"))]
+        lines += [line for line in text.splitlines() if not line.startswith(("from __future__", "from reference"))]
     (tmp_path / "offload.py").write_text("from __future__ import annotations\n" + "\n".join(lines), encoding="utf-8")
     record, _ = graded(tmp_path)
 
@@ -127,7 +127,7 @@ def test_records_of_anything_are_judged(name: str) -> None:
     ("entries", "why"),
     [
         ([["alloc", [9, 0], [1 << 40, 1], 3]], "is not the next buffer"),
-        ([["gemm", [0], {}, 3]], "is not a call of the device"),
+        ([["gemm", [0], {}, 3]], "there is no call 'gemm' of the device"),
         ("log", "its log cannot be read"),
         ([["sync", [], [], 1]] * 30_000, "a thousand times"),
     ],
