@@ -8,8 +8,8 @@ A score without hidden cases would be mistaken for the final one. Rounding must 
 either: it costs one point where its share is less.
 
 Loaded cases, with what the reference does in them, are stored between runs (grader.assignment.stored): neither changes
-while its files stay as they are, and reading and playing those of a lab takes 0.4 s. They depend on the case files and
-what is beside them, the seed, the reference, and the code that loads cases.
+while its files stay as they are, and reading and playing those of a lab takes up to 7 s. They depend on the case files
+and what is beside them, the seed, the reference, and the code that loads cases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from grader.assignment import case_files
 from grader.assignment.input_file import TomlTable
@@ -122,20 +121,6 @@ def load_cases(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*")
         return [*grammar.code, *sorted(folder.glob("*.toml")), *case_files.paths(folder, pattern)]
 
     def loaded() -> list[Case]:
-        return _shared(case_files.load_folder(folder, grammar, seed=seed, pattern=pattern))
+        return case_files.load_folder(folder, grammar, seed=seed, pattern=pattern)
 
     return stored("cases", (str(folder), seed, pattern), files, loaded)
-
-
-def _shared(cases: Iterable[Case]) -> list[Case]:
-    """Return the cases with one object for all equal replies and spans: so they are stored, and made, once."""
-    seen: dict[object, Any] = {}
-
-    def first(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(seen.setdefault(value, value) for value in values)
-
-    return [
-        replace(case, expected=replace(right, replies=first(right.replies), allowed=first(right.allowed)))
-        for case in cases
-        for right in [case.expected]
-    ]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from grader.assignment import mistakes as known_mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.assignment.mistakes import NamedMistake
-from grader.assignment.stored import stored
 from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.model import ModelFactory
 from grader.core.rubric import Facet, Rubric
@@ -110,18 +109,19 @@ def _read(
     *,
     constants: Mapping[str, int],
 ) -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
-    """Return rubric, sentences and known mistakes of a folder of cases, from where they are stored, if they are."""
-    rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
-
-    def read() -> tuple[Rubric, Mapping[str, str], tuple[NamedMistake, ...]]:
-        rules, clauses = rubric.load(rubric_file, facets, calls, constants), rubric.load_clauses(handout, constants)
-        mistakes = known_mistakes.read(
-            known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where, constants=constants
-        )
-        return rules, clauses, mistakes
-
-    of = str(cases), sorted(facets), list(calls), list(where), sorted(constants.items())
-    return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
+    """Return rubric, sentences and known mistakes of a folder of cases."""
+    rules = rubric.load(cases / rubric.RUBRIC_FILE, facets, calls, constants)
+    clauses = rubric.load_clauses(cases / "handout.toml", constants)
+    mistakes = known_mistakes.read(
+        cases / "mistakes.toml",
+        calls=calls,
+        facets=facets,
+        rules=rules.ids,
+        clauses=clauses,
+        where=where,
+        constants=constants,
+    )
+    return rules, clauses, mistakes
 
 
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
