@@ -3,6 +3,10 @@
 A stored file is named by a hash of all that it depends on, and begins with a hash of its content: a damaged file is
 replaced, and a grading does not need one. The files are in the grader's private folder (grader.system.folders), to
 which only its user has access, and hold nothing that a submission reported.
+
+To hash hundreds of files takes longer than to load what is stored. So a link names the stored file by the sizes and
+times of the files, as Python knows its bytecode. Such a name says what is in a file, except while it is so new that it
+could change again within the same tick of the file system's clock: then the contents are hashed.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ import os
 import pickle
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from grader.assignment.input_file import read_bytes
 from grader.core.errors import CaseFileError, GraderError
@@ -26,10 +31,12 @@ from grader.system import folders
 _ROOT = Path(__file__).parents[2]
 _ROOMS = ("reference", "grader/core", "grader/assignment", "grader/judge", "grader/labs")
 _NO_CODE_OF_OURS = ("tests", "__pycache__")
-_MOST_FILES = 10
-"""Of each kind; a set of cases has up to 17 MB. The ones written last are kept."""
+_MOST_FILES = 16
+"""Of each kind; a set of cases has up to 3 MB. The ones written last are kept."""
 _MOST_BYTES = 1 << 20
 """Of a file that is hashed; who reads it refuses much smaller ones."""
+_SETTLED_SECONDS = 3.0
+"""After its last change a file's times are sure to differ from those after its next one; some systems count in twos."""
 
 Value = TypeVar("Value")
 
@@ -40,18 +47,33 @@ def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Cal
     Its type is the same for a `kind`. It depends on `of`, whose `repr` says it, on the files and on our code.
     """
     try:
+        by_time = _by_time(kind, of, files())
+        value: Value | None = _read(by_time) if by_time is not None else None
+        if value is not None:
+            return value
         place = _place(kind, of, files())
     except (OSError, GraderError):  # a file cannot be read, or this user has no private folder
         return make()
     if place is None:
         return make()
-    value: Value | None = _read(place)
+    value = _read(place)
     if value is None:
         value = make()
         with contextlib.suppress(OSError, GraderError):
-            if place == _place(kind, of, files()):  # else somebody edited a file meanwhile
-                _write(place, value)
+            if place != _place(kind, of, files()):  # somebody edited a file meanwhile
+                return value
+        _write(place, value)
+    if by_time is not None:
+        _link(by_time, place)
     return value
+
+
+def _by_time(kind: str, of: object, files: Iterable[Path]) -> Path | None:
+    """Return the path of the link for the files with their present sizes and times; None where one is too new."""
+    seen = [*_code_times(), *map(_times, files)]
+    if max(looked_at.changed for looked_at in seen) > (time.time() - _SETTLED_SECONDS) * 1e9:
+        return None
+    return _folder(f"{kind}-by-time") / _hash(repr((of, sys.version, seen)).encode())
 
 
 def _place(kind: str, of: object, files: Iterable[Path]) -> Path | None:
@@ -62,19 +84,33 @@ def _place(kind: str, of: object, files: Iterable[Path]) -> Path | None:
     if tuple(map(_times, _code_files())) != _code_times():
         return None
     contents = [(str(path), _hash(read_bytes(path, _MOST_BYTES, CaseFileError))) for path in files]
-    folder = folders.cache_folder() / kind
-    folder.mkdir(exist_ok=True)
-    return folder / _hash(repr((of, sys.version, _code(), contents)).encode())
+    return _folder(kind) / _hash(repr((of, sys.version, _code(), contents)).encode())
 
 
-def _times(path: Path) -> tuple[str, int, int, int, int]:
-    """A file as the file system knows it, without its content. No program can set the time of its last change."""
+def _folder(name: str) -> Path:
+    place = folders.cache_folder() / name
+    place.mkdir(exist_ok=True)
+    return place
+
+
+class _Times(NamedTuple):
+    """A file as the file system knows it, without its content."""
+
+    path: str
+    number: int
+    size: int
+    written: int
+    changed: int
+    """In nanoseconds, as `written`: its content, name or rights. No program can set it."""
+
+
+def _times(path: Path) -> _Times:
     status = path.stat()
-    return str(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return _Times(str(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @cache
-def _code_times() -> tuple[object, ...]:
+def _code_times() -> tuple[_Times, ...]:
     """The files of the code that decides what is computed, as they were when this process first asked."""
     return tuple(map(_times, _code_files()))
 
@@ -130,7 +166,16 @@ def _write(place: Path, value: object) -> None:
         _leave_newest(place.parent)
 
 
+def _link(link: Path, place: Path) -> None:
+    """Make a link to what is stored, where that can be done."""
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=link.parent) as folder:
+        temporary = Path(folder, link.name)
+        temporary.symlink_to(place)
+        temporary.rename(link)
+        _leave_newest(link.parent)
+
+
 def _leave_newest(folder: Path) -> None:
-    files = {path: path.stat().st_mtime for path in folder.iterdir() if path.is_file()}
+    files = {path: path.lstat().st_mtime for path in folder.iterdir() if path.is_symlink() or path.is_file()}
     for path in sorted(files, key=files.__getitem__, reverse=True)[_MOST_FILES:]:
         path.unlink(missing_ok=True)
