@@ -72,17 +72,17 @@ def c_lab(
     places: Callable[[bytes, int], Mapping[str, int]] | None = None,
     building: Mapping[str, Signature] = _NO_CALLS,
     constants: Mapping[str, int] = _NO_CONSTANTS,
-    lines: str = "",
+    smalls: str | Callable[[], Sequence[SmallEngine]] = "",
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
 
     A header may have an absolute path, without its suffix. Submissions are called HEADER.c. `operations` are in the
     order of the driver's codes; those with a task are the functions that students write, which the header declares with
-    names for all parameters. `oracle` is "module:factory", `lines` "module:name" of a
-    `grader.labs.small_plain.SmallLines`, `numbers` are what lab_start gets (omitted: the case's settings), `places`
-    are the words of a record by the names of differences (omitted: by facets), `building` are operations that no case
-    file uses, `others` are those of `load_lab`. Raises `RubricError` for wrong files.
+    names for all parameters. `oracle` is "module:factory", `smalls` makes small engines, or is "module:name" of a
+    `grader.labs.small_plain.SmallLines`. `numbers` are what lab_start gets (omitted: the settings of the case),
+    `places` the words of a record by the names of differences (omitted: by facets), `building` operations that no case
+    file uses, `others` those of `load_lab`. Raises `RubricError` for wrong files.
     """
     project = _project(folder, header, operations)
     calls, numbers = {**operations, **building}, numbers or partial(_settings, settings)
@@ -96,7 +96,7 @@ def c_lab(
         "codec": _CODEC,
         "picture": partial(_picture, facets),
         "code": (project.driver,),
-        "smalls": partial(_small_engines, lines, operations, oracle, _CODEC) if lines else tuple,
+        "smalls": partial(_small_engines, smalls, operations, oracle, _CODEC) if smalls else tuple,
         "starter": {project.source_name: folder / "starter.c", project.header.name: project.header},
     }
     return load_lab(
@@ -130,10 +130,10 @@ def _picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StateP
     return picture(facets, record)
 
 
-def _small_engines(*parts: Any) -> Sequence[SmallEngine]:
+def _small_engines(smalls: str | Callable[[], Sequence[SmallEngine]], *parts: Any) -> Sequence[SmallEngine]:
     from grader.labs.small_plain import small_engines  # noqa: PLC0415
 
-    return small_engines(*parts)
+    return smalls() if callable(smalls) else small_engines(smalls, *parts)
 
 
 def _project(folder: Path, header: str, operations: Mapping[str, Signature]) -> CProject:

@@ -31,5 +31,5 @@ def lab() -> Lab:
         facets=FACETS,
         oracle=f"{__package__}.engine:Ring",
         cases=HERE / "cases",
-        lines=f"{__package__}.small:SMALLS",
+        smalls=f"{__package__}.small:SMALLS",
     )
