@@ -39,7 +39,7 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class ExitCode(IntEnum):
-    """The exit codes of `grade` (design: verdicts and exit codes)."""
+    """The exit codes of `grade` (grader/README.md, "Verdicts and exit codes")."""
 
     ACCEPTED = 0  # every submission has all points
     NOT_ACCEPTED = 1  # at least one submission has not

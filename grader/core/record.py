@@ -142,9 +142,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The result of grading one submission (design: the result record). Points are whole numbers, every text is plain.
+    """The result of grading one submission. Points are whole numbers.
 
-    No text controls a terminal, contains invisible characters, or is invalid in XML; see `grader.core.sanitize`.
+    Every text is plain: it controls no terminal, has no invisible characters, and is valid in XML; see
+    `grader.core.sanitize`.
     """
 
     schema: str = SCHEMA

@@ -1,4 +1,4 @@
-"""Compute points from cases (design: rules and points); one defect costs what it is worth, not everything.
+"""Compute points from cases (cases/README.md, "Points"): one defect costs what it is worth, not everything.
 
 A crash is no leak, and a case that did not run to its end shows no leak: a submission loses no points of `leak` for
 what was not observed. A program that does nothing does not earn those points either, because they are limited to the
