@@ -116,7 +116,7 @@ class UsedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a result depends on besides submission and cases."""
+    """What a result depends on in addition to submission and cases."""
 
     tools: tuple[UsedTool, ...] = ()
     command: str = ""
