@@ -1,7 +1,7 @@
 """The grammar of a lab's case files, and a case after it was read.
 
-A stored case has its records as deltas, each what the record before has not, which are loaded fast. Of a record with
-hundreds of entries, an operation changes a few bytes at some places, and may shift what is behind.
+A stored case has its records as deltas, because deltas load fast: each holds only what is new since the record before.
+An operation changes a few bytes of a record at some places, and may shift the bytes after them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from reference.oracle import Generator
 
 _LITERALS = ("null", "true", "false")
 EVERY = 12
-"""Of random traces the state is read after so many operations, and after the last: reading costs more than calling. A
-lab may say otherwise (`Grammar.every`)."""
+"""In random traces the state is read after every twelfth operation and after the last, because reading costs more than
+calling. A lab may choose another number (`Grammar.every`)."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -52,7 +52,7 @@ class Number:
         return f"a number {self.values}"
 
     def read(self, word: str) -> int:
-        """Return the value of a word of a case file. Raises `ValueError` for another one than wanted."""
+        """Return the value of a word of a case file. Raises `ValueError` if the word is not `wanted`."""
         if not _NUMBER.fullmatch(word) or int(word) not in self:
             raise ValueError(word)
         return int(word)
@@ -68,7 +68,7 @@ class Word:
     pattern: str = r"[A-Za-z_][A-Za-z0-9_-]*"
 
     def read(self, word: str) -> str:
-        """Return the word. Raises `ValueError` for another one than wanted."""
+        """Return the word. Raises `ValueError` if it is not `wanted`."""
         if not re.fullmatch(self.pattern, word) or word in _LITERALS:
             raise ValueError(word)
         return word
@@ -87,14 +87,14 @@ class JsonValue:
     fits: Callable[[Argument], bool] = field(default=lambda _: True)
 
     def read(self, word: str) -> Argument:
-        """Return the value; a list becomes a tuple. Raises `ValueError` for another one than wanted."""
+        """Return the value; a list becomes a tuple. Raises `ValueError` if the word is not `wanted`."""
         value = frozen(_loaded(word))
         if not self.fits(value):
             raise ValueError(word)
         return value
 
     def read_reply(self, word: str) -> str:
-        """Return a claimed reply in canonical form. Raises `ValueError` for what is no JSON, or not wanted."""
+        """Return a claimed reply in canonical form. Raises `ValueError` if the word is not JSON or not `wanted`."""
         value = _loaded(word)
         if not isinstance(value, dict) and not self.fits(frozen(value)):
             raise ValueError(word)
@@ -102,7 +102,7 @@ class JsonValue:
 
 
 def _loaded(word: str) -> object:
-    """Return a value of JSON. Raises `ValueError` for NaN and infinities too."""
+    """Return the parsed JSON. Raises `ValueError` for bad JSON, and for NaN and infinities."""
 
     def refuse(constant: str) -> object:
         raise ValueError(constant)
@@ -114,7 +114,7 @@ def _loaded(word: str) -> object:
 
 
 def frozen(value: object) -> Argument:
-    """Return a value of JSON as an argument: lists become tuples. Raises `ValueError` for objects."""
+    """Return a JSON value as an argument: lists become tuples. Raises `ValueError` for objects."""
     if isinstance(value, list | tuple):
         return tuple(map(frozen, value))
     if isinstance(value, bool | int | float | str | None):
@@ -124,7 +124,7 @@ def frozen(value: object) -> Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """How an operation is written in a case file. A poke has no replies, and none is claimed for it."""
+    """How an operation is written in a case file. A poke has no replies, so a case claims none for it."""
 
     arguments: tuple[Number | JsonValue | Word, ...]
     replies: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Signature:
         return not self.replies and self.returns is None
 
     def read_reply(self, word: str) -> str:
-        """Return a claimed reply in the form in which models return it. Raises `ValueError` for one that cannot be."""
+        """Return a claimed reply in the form in which models return it. Raises `ValueError` for an impossible reply."""
         if word in (*self.replies, *self.refusals):
             return word
         if self.returns is None:
@@ -184,19 +184,21 @@ class Grammar:
     code: tuple[Path, ...] = ()
     """Files outside the grader's rooms and the reference by which cases are read and played."""
     generate: Callable[[], Generator | None] | None = None
-    """Returns the generator of random traces; None: the lab has none."""
+    """Returns the generator of random traces; None if the lab has none."""
     every: int = EVERY
-    """Of random traces the state is read after so many operations."""
+    """In random traces the state is read after every `every`th operation."""
     constants: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the assignment that a case may name in braces."""
     check: Callable[[Sequence[Case]], Iterable[str]] = lambda _: ()
-    """Yields what all cases together show to be wrong with the lab itself."""
+    """Yields the problems of the lab itself that show when all its cases are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the reference does in a case, for each operation: its reply, the record after it, what it may touch, and the
-    facets in which it does something.
+    """What the reference does in a case.
+
+    For each operation: its reply, the record after it, the memory that it may touch, and the facets in which it does
+    something.
     """
 
     replies: tuple[Reply, ...]
@@ -234,7 +236,7 @@ def _unpacked(
 
 
 def _reduced(operation: Operation) -> tuple[Callable[..., Operation], tuple[object, ...]]:
-    """How an operation is pickled: in half the time of what a data class does by itself, and cases have thousands."""
+    """Tell pickle how to store an operation: half the time of the default, and cases have thousands of operations."""
     place = operation.target, operation.line, operation.implicit
     return _operation, (operation.name, operation.arguments, *place, operation.claim, operation.comment)
 
@@ -263,7 +265,7 @@ copyreg.pickle(Operation, _reduced)
 
 
 def listed(operations: Iterable[Operation]) -> list[list[object]]:
-    """Return calls as [name, [argument, ...]], with lists as arguments, as JSON has them."""
+    """Return calls as [name, [argument, ...]], with lists instead of tuples, as in JSON."""
     return [[operation.name, [*map(_listed, operation.arguments)]] for operation in operations]
 
 
@@ -272,13 +274,13 @@ def _listed(argument: Argument) -> object:
 
 
 def pack(operations: Iterable[Operation]) -> bytes:
-    """Return calls as the harness of a Python submission takes many of them: `listed`, in the format of marshal."""
+    """Return calls as the harness of Python submissions reads them: `listed`, in marshal's format."""
     return marshal.dumps(listed(operations))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """The random traces of a case of kind generated, and what the reference does in them."""
+    """The random traces of a generated case, and what the reference does in them."""
 
     seeds: range
     length: int
@@ -287,9 +289,9 @@ class Generated:
     digests: tuple[bytes, ...] = field(repr=False, default=())
     """For each trace the SHA-256 of its records (see `digest`)."""
     packed: tuple[bytes, ...] = field(repr=False, compare=False, default=())
-    """Each trace as `pack` makes it; none where that was not done in advance."""
+    """Each trace as `pack` makes it; empty if the traces were not packed in advance."""
     every: int | None = None
-    """The state is read after so many operations; None: as many as the lab says (`Grammar.every`)."""
+    """The state is read after every `every`th operation; None for the lab's number (`Grammar.every`)."""
 
     def __post_init__(self) -> None:
         assert len(self.packed) in {0, len(self.traces)}, "a trace would be played as another"
@@ -303,9 +305,10 @@ class Generated:
 
     @staticmethod
     def digest(records: Iterable[bytes], every: int = EVERY) -> bytes:
-        """Return the digest of the records of a trace, of which only every `every`th and the last have a state.
+        """Return the digest of the records of a trace. Only every `every`th record and the last one have a state.
 
-        What a program gets wrong stays wrong, and a trace that fails is played again, alone and with all states.
+        A wrong state usually stays wrong, so it is noticed later. A trace that fails is played again, alone and with
+        all states.
         """
         if every == 1:  # records are canonical
             return hashlib.sha256(b"[%b]" % b",".join(records)).digest()
@@ -326,24 +329,24 @@ class Case:
     title: str
     handout: tuple[str, ...]
     rule: str
-    """The rule that it costs points of. Random traces have none, ""; one that fails has that of what went wrong."""
+    """The rule that loses points if it fails. "" for random traces; a failing trace gets the rule that it breaks."""
     visibility: Visibility
     weight: int
     trace: Trace
     expected: Expected = field(repr=False)
     """What the reference does in `trace`."""
     generated: Generated | None = None
-    """The random traces that it stands for; its own trace is empty then. It passes when the program does in all of them
-    what the reference does; else it becomes the shortest trace that fails."""
+    """The random traces of a generated case, whose own `trace` is empty. It passes if the program agrees with the
+    reference in all of them. Otherwise the shortest failing trace replaces it."""
     seed: int | None = None
-    """Of a case that became such a trace: the seed of the trace."""
+    """The seed of the random trace that replaced a generated case; None for other cases."""
 
 
 Delta = tuple[tuple[int, int, bytes], ...]
-"""From where and up to where the bytes before are taken over, and the bytes that follow them; again and again."""
+"""Parts of a record, each (start, stop, more): copy `before[start:stop]` of the record before, then append `more`."""
 
 _CHUNK = 64
-"""Bytes that are compared at once; less saves nothing, because what is taken over costs a step too."""
+"""The number of bytes that are compared at once. A smaller chunk saves nothing: each copied part costs space too."""
 
 
 def deltas(records: Iterable[bytes]) -> tuple[Delta, ...]:
@@ -357,7 +360,7 @@ def deltas(records: Iterable[bytes]) -> tuple[Delta, ...]:
 
 
 def restored(stored: Iterable[Delta]) -> tuple[bytes, ...]:
-    """Return the records of which `deltas` are stored."""
+    """Return the records that were stored as `deltas`."""
     before = b""
     records = []
     for delta in stored:
@@ -371,7 +374,11 @@ def restored(stored: Iterable[Delta]) -> tuple[bytes, ...]:
 
 
 def _delta(before: bytes, record: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield a record as a delta: its middle continues, lies as far from the start or end as before, or is searched."""
+    """Yield a record as a delta.
+
+    Between the common start and the common end, each chunk is looked for in the record before: right after the part
+    that was copied last, at the same distance from the start, at the same distance from the end, then anywhere.
+    """
     same = _same(before, record)
     tail = _same(before[same:][::-1], record[same:][::-1])
     end, shift = len(record) - tail, len(before) - len(record)

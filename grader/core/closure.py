@@ -1,12 +1,12 @@
 """The closure of a small engine: all states that its calls lead to, and every call in each of them.
 
-A program that does right in all of them can only be wrong in what a small engine never meets. A runtime that can
-restore a program's states walks the tour and reports one checksum for each state (`grader.runtime.protocol.Runtime.
-walk`); the expected checksums stay with the grader.
+A program that is right in all of them can only be wrong in situations that a small engine never reaches. If a runtime
+can restore a program's states, it walks the tour and reports one checksum for each state (`grader.runtime.protocol.
+Runtime.walk`). The expected checksums stay with the grader.
 
-Where states cannot be restored, traces go through all transitions (`Covering`). A trace goes on from where it is to the
-nearest transition that no trace has gone through, and another one begins where that would take more calls. That is the
-rule of thumb for the rural postman's problem, whose best tours take far longer to find than these traces to play.
+If states cannot be restored, traces go through all transitions (`Covering`). A trace continues with the nearest
+transition that no trace has used. A new trace begins if it gets to an unused transition with fewer calls. This is a
+heuristic for the rural postman problem: finding optimal tours takes far longer than playing these traces.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BACK = -1
 """In a tour: go back to the state before."""
 
 _NO_HARM = bytes(8)
-"""What a checksum has before each record, two words: how many wrong frees and damaged allocations there were in the
-call, and how many allocations where it was refused."""
+"""Two words before each record in a checksum: the number of wrong frees and damaged allocations in the call, and the
+number of allocations in a refused call. Both are 0 in a right program."""
 
 
 class SmallEngine(Protocol):
@@ -36,30 +36,30 @@ class SmallEngine(Protocol):
 
     @property
     def calls(self) -> Sequence[Operation]:
-        """The call that opens the engine, and then those that are done in each of its states."""
+        """The call that opens the engine, then the calls that are tried in each of its states."""
 
     @property
     def most(self) -> int:
-        """After so many transitions no further state is looked at."""
+        """The number of transitions after which no further state is explored."""
 
     def apply(self, operation: Operation) -> Reply:
-        """Do a call. Raises `CannotGoOn` where it is not done in the present state, because its effect is left open."""
+        """Do a call. Raises `CannotGoOn` if the handout does not define the call's effect in the present state."""
 
     def state(self) -> object:
-        """All that there is, to be restored."""
+        """Return the whole state, for `restore`."""
 
     def restore(self, state: object) -> None:
         """Go back to a state."""
 
     def record(self, operation: Operation, reply: Reply) -> bytes:
-        """What a program reports after this call."""
+        """Return the record that a right program reports after this call."""
 
     def essence(self, record: bytes) -> bytes:
-        """What decides what comes next, when this is the record of the last call: states that share it are the same."""
+        """Return what decides later calls, of the last call's record. States with an equal essence are merged."""
 
 
 class Transition(NamedTuple):
-    """A call in a state; states are numbered in the order in which they are met."""
+    """A call in a state. States are numbered in the order in which the exploration reaches them."""
 
     state: int
     call: int
@@ -70,7 +70,7 @@ class Transition(NamedTuple):
 
 
 def explored(small: SmallEngine) -> Iterator[Transition]:
-    """Yield the transitions of a small engine breadth first: each state is met first by the fewest calls."""
+    """Yield the transitions of a small engine breadth first, so each state is first reached by the fewest calls."""
     opening, *calls = small.calls
     essence = small.essence(small.record(opening, small.apply(opening)))
     met = {essence: 0}
@@ -105,19 +105,19 @@ class Closure:
 
     calls: tuple[Operation, ...]
     tour: array[int] = field(repr=False)
-    """Numbers of calls that lead to a state that was not met before, and `BACK`."""
+    """The numbers of calls that lead to a new state, and `BACK`."""
     ways: tuple[tuple[int, int], ...] = field(repr=False)
-    """By state: the state from which it was first reached, and by which call; the shortest way there."""
+    """For each state: the state from which it was first reached, and the call; the last step of a shortest way."""
     sums: array[int] = field(repr=False)
-    """By state: the CRC-32 of the records of all calls but the first, one after the other."""
+    """For each state: the CRC-32 of the records of all calls except the opening one, in order."""
 
     @property
     def transitions(self) -> int:
-        """The number of calls that are checked: all but the first, in each state."""
+        """The number of checked calls: all calls except the opening one, in each state."""
         return len(self.ways) * (len(self.calls) - 1)
 
     def trace(self, state: int, call: int | None = None) -> list[Operation]:
-        """Return the calls that lead to a state, and this one behind them."""
+        """Return the calls that lead to a state, followed by `call` if it is given."""
         operations = [] if call is None else [self.calls[call]]
         while state >= 0:
             state, number = self.ways[state]
@@ -129,9 +129,9 @@ class Closure:
 
 
 def closure_of(small: SmallEngine, progress: Callable[[int], None] = lambda _: None) -> Closure:
-    """Explore a small engine in which each call is done in each state.
+    """Explore a small engine in which every call is possible in every state.
 
-    `progress` is called with the number of states that were explored, every hundred.
+    `progress` is called with the number of explored states, after every hundred.
     """
     ways, sums = [(-1, 0)], array("I")
     for transition in explored(small):
@@ -146,7 +146,7 @@ def closure_of(small: SmallEngine, progress: Callable[[int], None] = lambda _: N
 
 
 def _toured(calls: tuple[Operation, ...], ways: Sequence[tuple[int, int]], sums: array[int]) -> Closure:
-    """Number the states in the order of a tour that goes down every way once."""
+    """Number the states in the order of a depth-first tour."""
     onward: list[list[int]] = [[] for _ in ways]
     for state, (before, _) in enumerate(ways):
         if before >= 0:
@@ -166,7 +166,7 @@ def _toured(calls: tuple[Operation, ...], ways: Sequence[tuple[int, int]], sums:
 
 
 def _down(onward: Sequence[Sequence[int]]) -> Iterator[int | None]:
-    """Yield the states from the first one on, and None wherever the way goes back."""
+    """Yield the states depth first, and None for each step back."""
     ahead: list[int | None] = [0]
     while ahead:
         state = ahead.pop()
@@ -177,9 +177,9 @@ def _down(onward: Sequence[Sequence[int]]) -> Iterator[int | None]:
 
 
 _LONGEST = 60
-"""The number of transitions after which a trace ends; what is wrong spoils what comes behind it."""
+"""The number of transitions after which a trace ends: after a mistake, the rest of a trace shows little."""
 _MOST_SOUGHT = 300
-"""The number of states among which the nearest transition is sought."""
+"""The number of states in which the nearest unused transition is searched for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,19 +190,19 @@ class Covering:
     states: int
     """The number of states with transitions, of all engines."""
     shortest: tuple[tuple[Operation, ...], ...] = field(repr=False)
-    """By transition: the fewest calls that end with it."""
+    """For each transition: the shortest list of calls that ends with it."""
     walks: tuple[array[int], ...] = field(repr=False)
-    """By trace: its transitions, behind the call that opens the engine."""
+    """For each trace: its transitions after the opening call."""
     generated: Generated = field(repr=False)
     """The traces, and what the reference does in them."""
 
     @property
     def transitions(self) -> int:
-        """Their number."""
+        """The number of transitions."""
         return len(self.shortest)
 
     def suspects(self, failing: Collection[int]) -> list[tuple[Operation, ...]]:
-        """Return the shortest traces of the transitions that only these traces go through, short ones first."""
+        """Return a shortest trace for each transition that only failing traces go through, in order of length."""
         right = {number for place, walk in enumerate(self.walks) if place not in failing for number in walk}
         numbers = {number for place in failing for number in self.walks[place]} - right
         return sorted((self.shortest[number] for number in sorted(numbers)), key=len)
@@ -211,7 +211,8 @@ class Covering:
 def covering_of(smalls: Sequence[SmallEngine], model: ModelFactory) -> Covering:
     """Explore small engines and return traces that go through all their transitions.
 
-    What a right program does in them is asked of a model, so that it is right even if states are merged that differ.
+    A model plays the traces to find what a right program does, so the expected records are right even if two different
+    states were merged.
     """
     shortest: list[tuple[Operation, ...]] = []
     walks: list[array[int]] = []
@@ -243,13 +244,13 @@ def _played(traces: tuple[tuple[Operation, ...], ...], model: ModelFactory) -> G
 
 
 class _Graph:
-    """The transitions of a small engine, by numbers in the order in which they were met."""
+    """The transitions of a small engine, numbered in the order in which they were found."""
 
     def __init__(self, calls: tuple[Operation, ...]) -> None:
         self.calls = calls
         self.ways: list[list[int]] = [[]]  # by state: the transitions that lead to it
         self.onward: list[list[int]] = [[]]  # by state: its transitions
-        self.near: list[dict[int, int]] = [{}]  # by state: the states behind it, each with a transition to it
+        self.near: list[dict[int, int]] = [{}]  # by state: the next states, each with a transition to it
         self.ends: list[tuple[int, int]] = []  # by transition: from which state to which
         self.shortest: list[tuple[Operation, ...]] = []
 
@@ -268,7 +269,7 @@ class _Graph:
         self.shortest.append((*before, self.calls[call]))
 
     def walks(self) -> Iterator[list[int]]:
-        """Yield walks from the first state, until there is one through each transition."""
+        """Yield walks from the first state that together go through each transition."""
         left = [dict.fromkeys(onward) for onward in self.onward]
         for state, way in enumerate(self.ways):
             while left[state]:
@@ -283,7 +284,7 @@ class _Graph:
                 yield walk
 
     def _path(self, here: int, left: Sequence[Collection[int]], *, most: int) -> list[int]:
-        """Return the fewest transitions of which the last is left; nothing where they are more than so many."""
+        """Return the shortest path from `here` through a transition in `left`, [] if it is longer than `most`."""
         ways: dict[int, list[int]] = {here: []}
         ahead = deque([here])
         while ahead and len(ways) < _MOST_SOUGHT:
@@ -298,6 +299,9 @@ class _Graph:
         return []
 
     def _rank(self, number: int, left: Sequence[Collection[int]]) -> int:
-        """Which transition of a state comes first: it stays there, others are left behind it, nothing is behind it."""
+        """Return the sort key of the unused transitions of one state.
+
+        First come loops, then transitions to states with unused ones, then other states, then dead ends.
+        """
         before, after = self.ends[number]
         return 0 if after == before else 1 if left[after] else 2 if self.onward[after] else 3

@@ -18,7 +18,7 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
     ├── ClassFileError      a roster, a list of overrides, an export's list of submissions; all its mistakes at once
     └── StoreError          a file that is not a store, or a store of a newer grader
 
-Abandoned                   no error: nobody wants the result any more, as after Ctrl-C, but the command goes on
+Abandoned                   not an error: the result is no longer wanted, as after Ctrl-C, but the command continues
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from enum import IntEnum
 from pathlib import Path
 
 MOST_SHOWN = 20
-"""The most mistakes shown for one file. The others are only counted: hundreds are not read, and most have one cause."""
+"""The most mistakes shown for one file. The others are counted: nobody reads hundreds, and most share a cause."""
 
 _MOST_MESSAGE = 500
 
@@ -39,7 +39,7 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class ExitCode(IntEnum):
-    """The exit codes of `grade` (design: verdicts and exit codes)."""
+    """The exit codes of `grade` (grader/README.md, "Verdicts and exit codes")."""
 
     ACCEPTED = 0  # every submission has all points
     NOT_ACCEPTED = 1  # at least one submission has not
@@ -54,7 +54,7 @@ class GraderError(Exception):
 
     exit_code = ExitCode.JUDGE_ERROR
     of_machine = False
-    """Whether it is a trouble of the whole machine or store, whatever was being graded."""
+    """Whether the whole machine or store has the problem, not only the grading of one submission."""
 
 
 class _MachineTrouble(GraderError):
@@ -62,14 +62,14 @@ class _MachineTrouble(GraderError):
 
 
 class Abandoned(BaseException):
-    """Nobody wants the result of this grading any more (`grader.system.process.Patience.unwanted`).
+    """The result of this grading is no longer wanted (`grader.system.process.Patience.unwanted`).
 
-    As an interrupt it is no `Exception`: nothing may take it for a failure, and go on without what failed.
+    Like an interrupt it is not an `Exception`, so that no handler takes it for a failure and continues.
     """
 
 
 class ToolMissing(_MachineTrouble):
-    """A program is not installed; `install` is the command that installs it, where it is known."""
+    """A program is not installed; `install` is the command that installs it, if known."""
 
     def __init__(self, tool: str, install: str, instead: str = "") -> None:
         self.tool = tool
@@ -105,7 +105,7 @@ class NoWorkers(_MachineTrouble):
 
 
 class TooBusy(GraderError):
-    """The machine gives a program no time, so the program cannot be judged. That may be the program's own doing."""
+    """The machine gives a program too little time to judge it. The program itself may be the reason."""
 
 
 class OutOfRoom(_MachineTrouble):
@@ -131,9 +131,9 @@ class UsageError(InputError):
 
 
 def unwritable(path: Path, error: OSError) -> Exception:
-    """Return what to raise when the operating system does not write a path that the user chose.
+    """Return the exception to raise when the operating system refuses to write a path that the user chose.
 
-    It is a `UsageError`, but for a disk that is full or fails the `OSError`, with the path.
+    That is a `UsageError`, or the `OSError` with the path if the disk is full or fails.
     """
     if error.errno is None or error.errno in DISK_ERRORS:
         return OSError(error.errno, error.strerror, str(path))
@@ -163,7 +163,7 @@ class _FileError(InputError):
 
 
 def _lines(problems: Sequence[FileProblem]) -> Iterator[str]:
-    """Yield the first mistakes of each file, and how many more there are."""
+    """Yield the first mistakes of each file, and the number of further ones."""
     by_path: dict[Path, list[FileProblem]] = {}
     for problem in problems:
         by_path.setdefault(problem.path, []).append(problem)

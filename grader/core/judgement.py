@@ -1,4 +1,4 @@
-"""What is wrong with an operation of a program: differences of its state or reply, and symptoms, anything else."""
+"""What is wrong with an operation: differences in its reply or state, and symptoms, which are everything else."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from grader.core.verdict import SourceLine, Tool, Verdict
 from reference.operation import Reply
 
 SHARED_MEMORY = "shared-memory"
-"""Tag of a difference in the memory that `Model.allowed` speaks of: somebody stored into it, or did not."""
+"""Tag of a difference in lent memory (see `Model.allowed`): a store into it is wrong or missing."""
 
 COPIED_MEMORY = "copied-memory"
-"""Tag of such a difference where the operation should have put what it read elsewhere in that memory."""
+"""Tag of a difference in lent memory where the operation should have copied data from another place in it."""
 
 UNFILLED = "fill"
-"""Tag of a difference in what an allocation holds where nothing was to be put."""
+"""Tag of a difference in an entry of an allocation that should have its fill value, such as "no block"."""
 
 NEVER_SET = "never-set"
-"""Tag of a difference where the program's memory still holds what it held when it was allocated."""
+"""Tag of a difference where the memory was not written since it was allocated."""
 
 
 SENTENCE = "sentence"
-"""Tag of a difference that says itself what is wrong, so that "must be ..., not ..." tells nothing."""
+"""Tag of a difference whose own sentence says what is wrong; "must be ..., not ..." would not help."""
 
 
 UNREAD = "unread"
-"""Tag of a difference where nothing could be read of the program, such as an attribute that it does not have."""
+"""Tag of a difference where the program's value could not be read, such as a missing attribute."""
 
 
 STILL_EMPTY = "none-stored"
-"""Tag of a difference where something belongs and only the mark for nothing stands, such as NULL."""
+"""Tag of a difference where the program has the mark for "nothing", such as NULL, instead of a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +46,13 @@ class Difference:
     actual: str
     tags: frozenset[str] = frozenset()
     note: str = ""
-    """A sentence more, such as what changed although another thing was asked for."""
+    """An additional sentence, such as which thing changed instead of the requested one."""
     entry: str = ""
-    """The entry of a facet of many, such as the number of a block."""
+    """The entry of a facet with entries, such as the number of a block."""
     place: str = ""
-    """The place in the record that holds the wrong value, where `field` does not name it."""
+    """The place in the record that holds the wrong value, if `field` does not name it."""
     sentence: str = ""
-    """What is wrong, in a sentence of its own, where "field is actual, expected" is not the way to say it."""
+    """What is wrong, if "FIELD is ACTUAL, expected EXPECTED" does not say it well."""
 
     @property
     def seen(self) -> str:
@@ -66,7 +66,7 @@ class Difference:
 
     @property
     def wanted(self) -> str:
-        """What must be there instead, in one sentence."""
+        """What the value must be, in one sentence."""
         if self.tags & {NEVER_SET, SENTENCE}:
             return self.seen
         joint = "and is" if self.actual.startswith("not ") else "not"
@@ -81,18 +81,18 @@ class Judgement:
     actual: Reply
     differences: tuple[Difference, ...]
     unchanged: bool = False
-    """Whether the program left the state that it was in."""
+    """Whether the state after the operation equals the state before it."""
     broken: tuple[str, ...] = ()
-    """A sentence for each thing that can never be so, and is so since this operation."""
+    """A sentence for each invariant that this operation broke."""
     due: frozenset[str] = frozenset()
-    """The facets in which the operation had something to do (grader.judge.work)."""
+    """The facets in which the operation should have done something (grader.judge.work)."""
     worked: bool = False
-    """Whether it did anything, right or wrong."""
+    """Whether the operation did anything, right or wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """One thing that a runtime or its instruments saw at an operation (counted from 0), in their words."""
+    """Something that a runtime or its instruments saw at an operation (counted from 0), in the runtime's words."""
 
     operation: int
     verdict: Verdict
@@ -103,19 +103,19 @@ class Symptom:
     """The submission's lines, innermost call first."""
     tool: Tool = Tool.REPLAY
     by: str = ""
-    """Who says so, as reports write it before the message; empty: the grader itself."""
+    """The instrument that reported it, which reports write before the message; empty for the grader itself."""
     detail: str = ""
-    """A finer word for it, by which known mistakes recognise it; empty: the kind."""
+    """A more specific word than `kind`, which known mistakes match; empty: the kind."""
     explains_state: bool = False
-    """Whether it probably caused a wrong state of the same call."""
+    """Whether it probably caused a wrong state after the same call."""
     at_origin: bool = False
-    """Whether its lines made what was misused, because the lines that misused it are not known."""
+    """Whether the lines are where the misused memory was allocated, because the lines that misused it are unknown."""
     facet: str = ""
-    """The facet that is wrong at the end of the case because of it, where rules count that; "" for no facet."""
+    """The facet that it makes wrong at the end of the case, if rules count that; "" for none."""
     made_by: frozenset[str] = frozenset()
-    """The calls that made what is wrong in that facet; empty: not known."""
+    """The calls that caused the wrong end of that facet; empty if unknown."""
 
     @property
     def sentence(self) -> str:
-        """The message, and who says so."""
+        """The message, after the name of the instrument that reported it."""
         return f"{self.by}: {self.message}" if self.by else self.message

@@ -12,18 +12,18 @@ from reference.oracle import CannotGoOn
 
 
 class CannotFollow(CannotGoOn):
-    """Something follows from the state of a program, but this copy of the grader does not know what."""
+    """The next state is defined, but this copy of the grader has no reference engine to compute it."""
 
 
 class Access(Enum):
-    """What an operation needs bytes for."""
+    """The kind of access that an operation needs to bytes."""
 
     READ = "read"
     WRITE = "write"
 
 
 class MemorySpan(NamedTuple):
-    """Bytes of the memory that was handed to an engine, which one operation may touch."""
+    """Bytes of the memory lent to an engine that one operation may touch."""
 
     target: int
     """The number of the engine."""
@@ -33,60 +33,61 @@ class MemorySpan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation, its reply, the record after it, what it may touch, and what it did."""
+    """An operation, its reply, the record after it, the memory that it may touch, and the facets that it worked on."""
 
     operation: Operation
     reply: Reply
     record: bytes
     allowed: tuple[MemorySpan, ...]
     worked: frozenset[str]
-    """The facets of the record in which it did something."""
+    """The facets of the record in which the operation did something."""
 
 
 class Model(Protocol):
     """A reference engine as the grader sees it. A record is canonical: equal bytes are equal states.
 
-    A function that raises may leave it in no state at all; `restore` and `judge` bring it into one again.
+    After a method raised an exception the state is undefined; `restore` and `judge` set it again.
     """
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""
 
     def record(self) -> bytes:
-        """All that a white-box test may see after the last operation."""
+        """Return everything that a white-box test may see after the last operation."""
 
     def allowed(self) -> tuple[MemorySpan, ...]:
-        """The only bytes handed to an engine that the last operation (judged or applied) may touch."""
+        """Return the bytes of lent memory that the last operation (judged or applied) may touch, and no others."""
 
     def worked(self) -> frozenset[str]:
-        """The facets in which the last operation that was applied did something, where rules ask for that."""
+        """Return the facets in which the last applied operation did something; empty if the lab does not use them."""
 
     def restore(self, record: bytes) -> None:
-        """Take over the state of a record. Raises `CannotGoOn` when it is too broken to continue from."""
+        """Set the state to that of a record. Raises `CannotGoOn` if the state is too broken to continue from."""
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
-        """Compare `actual` with what the operation should have made of `before` (None: the start).
+        """Compare `actual` with the record that the operation should lead to from `before` (None: the start).
 
-        What cannot be in `before` counts as the reference's value, if `before` was judged last. Raises `CannotGoOn`
-        when nothing follows from what is left, `CannotPoke` when a poke does not fit.
+        If `before` was the record judged last, impossible values in it are replaced by the reference's. Raises
+        `CannotGoOn` if the next state is undefined even so, `CannotPoke` if a poke does not fit.
         """
 
     def compared(self) -> bytes:
-        """The record with which the operation that was judged last was compared: every place where the program's own
-        record differs from it is one that `judge` calls wrong, or follows from a wrong reply. Raises `CannotGoOn` when
-        there is no such record.
+        """Return the expected record of the last judged operation.
+
+        Wherever the program's record differs from it, `judge` reported a difference, or the difference follows from a
+        wrong reply. Raises `CannotGoOn` if there is no such record.
         """
 
     def describe(self, record: bytes) -> dict[str, object]:
-        """The record, readable: plain values by their names in the handout. Raises `CannotGoOn` when it is none."""
+        """Return a record as plain values, by their names in the handout. Raises `CannotGoOn` for invalid bytes."""
 
 
 ModelFactory = Callable[[Trace], Model]
-"""Makes the model for one trace: settings and the engines that it uses are known from the start."""
+"""Makes the model for one trace, which tells it the settings and the engines that it needs."""
 
 
 def play(model: Model, trace: Trace) -> Iterator[Step]:
-    """Apply the operations of `trace` one after the other and yield a step for each."""
+    """Apply the operations of `trace` in order and yield a step for each."""
     for operation in trace.operations:
         reply = model.apply(operation)
         yield Step(operation, reply, model.record(), model.allowed(), model.worked())

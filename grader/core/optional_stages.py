@@ -1,6 +1,6 @@
 """Stages of a grading that cannot change points: when one of them fails, the grading goes on without it.
 
-The failure is noted in the record. Everything else that fails is the grader's own fault and gives no score at all.
+The failure is noted in the record. A failure anywhere else is the grader's own fault, and the grading gives no score.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ U = TypeVar("U")
 
 
 class OptionalStage(StrEnum):
-    """What a report can do without."""
+    """A stage whose result a report can omit."""
 
     LOST_MEMORY = "lost-memory"  # where memory was lost; that it was lost is known without this stage
     LINES = "lines"
@@ -45,9 +45,9 @@ class OptionalStages:
     failures: list[StageFailure] = field(default_factory=list)
 
     def run(self, stage: OptionalStage, work: Callable[[], T], *, otherwise: U) -> T | U:
-        """Return what `work` returns; `otherwise` when it raises an exception, which is collected.
+        """Return what `work` returns. If it raises an exception, note the failure and return `otherwise`.
 
-        Interrupts are no such exceptions: they end the grading.
+        Interrupts are not caught: they end the grading.
         """
         try:
             return work()

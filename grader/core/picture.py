@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """A row of cells. Each cell is empty, or a sign of the chart's legend with perhaps more behind it, such as "P4"."""
+    """A row of cells. A cell is empty or starts with a sign of the chart's legend, such as "P4"."""
 
     label: str
     cells: tuple[str, ...]
@@ -22,7 +22,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A row of numbers from 0 to `most`, one for each column; None where nothing is known."""
+    """A row of numbers from 0 to `most`, one for each column; None if the number is unknown."""
 
     label: str
     values: tuple[int | None, ...]
@@ -35,7 +35,7 @@ class Shares:
 
     label: str
     parts: tuple[float, ...]
-    """Not negative. What they add up to is the whole."""
+    """Numbers that are not negative; their sum is the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Chart:
     """The meaning of each sign of the tracks, or the name of each part of the bars by its sign."""
     columns: tuple[str, ...] = ()
     operations: tuple[int, ...] = ()
-    """For each column the number of its operation, from 1, in ascending order; empty: columns are something else."""
+    """For each column the number of its operation, from 1, in ascending order; empty if columns are not operations."""
     tracks: tuple[Track, ...] = ()
     marks: tuple[ChartCell, ...] = ()
     """Cells that are wrong together, such as two accesses in the wrong order."""
@@ -81,8 +81,9 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedChart:
-    """The chart of the program's run, and that of the reference's: with the same columns and labels, or empty where
-    only the program's own run can be drawn.
+    """The charts of the program's run and of the reference's run.
+
+    Both have the same columns and labels. The reference's chart is empty if only the program's run can be drawn.
     """
 
     actual: Chart
@@ -92,7 +93,7 @@ class ComparedChart:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the two runs differ in it, or the program's own has something that no right run has."""
+        """Whether the two runs differ, or the program's chart shows something that no right run has."""
         differs = self.wrong is not None or self.actual.bars != self.expected.bars
         return differs or (self.actual.has_content and not self.expected.has_content)
 
@@ -119,7 +120,7 @@ class PanelShape(StrEnum):
     CHAIN = "chain"
     """Cells that point to their neighbours."""
     SENTENCES = "sentences"
-    """What is wrong, a sentence in each row: told in words, and no cells are drawn."""
+    """Each row is a sentence that says what is wrong; no cells are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ class StatePart:
     """A part of one state, as a lab describes it. `lines` maps the depth and label of a row to its cells."""
 
     title: str
-    """The same in all states of a case. "SCOPE: NAME" where a state has several objects with parts of these names."""
+    """The same in all states of a case. "SCOPE: NAME" if a state has several objects with a part of this name."""
     shape: PanelShape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()
@@ -142,11 +143,11 @@ class StateRow:
     label: str
     depth: int = 0
     expected: tuple[str, ...]
-    """What the judge compared the program's row with."""
+    """The cells with which the judge compared the program's."""
     actual: tuple[str, ...] | None = None
-    """None when it equals `expected`."""
+    """None if the cells equal `expected`."""
     before: tuple[str, ...] | None = None
-    """The cells before the operation; None when the program's own are still the same."""
+    """The cells before the operation; None if the operation did not change the program's cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ class Scene:
 
     operation: int
     reached: bool = True
-    """Whether the program returned from the operation. Otherwise there is only the expected state after it."""
+    """Whether the operation returned. If not, only the expected state after it is drawn."""
     panels: tuple[Panel, ...] = ()
 
 

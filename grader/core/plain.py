@@ -1,4 +1,4 @@
-"""Plain values, as JSON has them: what stands at a path, and parts that could not be read of a program."""
+"""Plain values, as in JSON: looking up paths, and marking parts of a program's state that could not be read."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ UNREADABLE = "!"
 """The key of a value that could not be read."""
 
 EACH = "*"
-"""The step of a path that stands for each entry of a list or an object."""
+"""The step of a path that matches each entry of a list or an object."""
 
 ABSENT: Final = object()
-"""What stands at a path that leads nowhere."""
+"""The value at a path that does not exist."""
 
 
 class Codec(NamedTuple):
-    """How the plain values of a record become bytes, and bytes plain values; equal values are equal bytes."""
+    """Converts the plain values of a record to bytes and back. Equal values are equal bytes."""
 
     encode: Callable[[dict[str, Plain]], bytes]
     decode: Callable[[bytes], Any]
-    """Raises `CannotGoOn` for bytes that are no record."""
+    """Raises `CannotGoOn` for bytes that are not a record."""
 
 
 def is_unreadable(value: object) -> bool:
-    """Whether a value stands for one that could not be read; it says why."""
+    """Whether a value marks a part that could not be read, with the reason."""
     return isinstance(value, dict) and value.keys() == {UNREADABLE}
 
 
 def child(value: object, key: str) -> object:
-    """The entry of a list or an object; ABSENT where there is none."""
+    """Return the entry of a list or an object, ABSENT if there is none."""
     if isinstance(value, list) and key.isdecimal():
         return value[int(key)] if int(key) < len(value) else ABSENT
     return value.get(key, ABSENT) if isinstance(value, dict) else ABSENT
 
 
 def at(value: object, steps: Sequence[str]) -> object:
-    """What stands at a path: below a star an object with what stands there for each key."""
+    """Return the value at a path. For a star that is an object with the value at the rest of the path for each key."""
     for number, step in enumerate(steps):
         if step == EACH:
             return {key: at(entry, steps[number + 1 :]) for key, entry in entries(value).items()}
@@ -47,14 +47,14 @@ def at(value: object, steps: Sequence[str]) -> object:
 
 
 def entries(value: object) -> dict[str, object]:
-    """The entries of a list or an object by their keys; none of another value."""
+    """Return the entries of a list or an object by their keys; {} for any other value."""
     if isinstance(value, list):
         return {str(number): entry for number, entry in enumerate(value)}
     return value if isinstance(value, dict) and not is_unreadable(value) else {}
 
 
 def without(value: object, keys: Collection[str]) -> object:
-    """A list or an object without the entries of these keys; another value as it is."""
+    """Return a list or an object without the entries of these keys; any other value unchanged."""
     if EACH in keys:
         return []
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """The result record. Every report is a pure function of it, so that the numbers of reports cannot disagree.
 
-The last functions tell which cases cost points: what each case and cause costs, and the hidden cases by rule.
+The last functions compute which cases cost points: the cost of each case and cause, and the hidden cases by rule.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Submission:
     students: tuple[Student, ...] = ()
     """Several for the submission of a group, none where they are unknown."""
     kept_from: int | None = None
-    """In a class: the earlier run for which it was handed in, when nothing newer was handed in since."""
+    """In a class: the earlier run for which it was handed in, if nothing newer was handed in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,11 @@ class SmallestTrace:
 
     case: str
     calls: tuple[str, ...]
-    """Those up to the one that goes wrong."""
+    """The calls up to the one that goes wrong."""
     sentence: str
     """What is wrong in the last call."""
     is_smallest: bool = True
-    """Whether there was time to make it as small as it can be."""
+    """Whether there was time to make the trace as small as possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class UsedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a result depends on besides submission and cases."""
+    """What a result depends on in addition to submission and cases."""
 
     tools: tuple[UsedTool, ...] = ()
     command: str = ""
@@ -142,9 +142,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The result of grading one submission (design: the result record). Points are whole numbers, every text is plain.
+    """The result of grading one submission. Points are whole numbers.
 
-    No text controls a terminal, contains invisible characters, or is invalid in XML; see `grader.core.sanitize`.
+    Every text is plain: it controls no terminal, has no invisible characters, and is valid in XML; see
+    `grader.core.sanitize`.
     """
 
     schema: str = SCHEMA
@@ -156,8 +157,8 @@ class Record:
     score: int | None
     max_score: int
     public_only: bool = False
-    """Whether hidden cases were not run. Their weight still counts: the score is earned whatever they show, and
-    `max_score` is less than all points."""
+    """Whether hidden cases were not run. Their weight still counts, so `max_score` is less than all points, and running
+    them cannot lower the score."""
     would_score: int | None = None
     """For a `compile_error`: the score if it were built without -Werror or with stubs. It never counts."""
     would_rules: tuple[RuleScore, ...] = ()
@@ -174,11 +175,11 @@ class Record:
     allowed: tuple[str, ...] = ()
     """Symbols that a person checked and allowed (`--allow`); otherwise the submission would be rejected."""
     closure: str = ""
-    """A sentence on what was checked beyond the cases, where every case passes."""
+    """If every case passes: a sentence that says what was checked beyond the cases."""
     smallest: SmallestTrace | None = None
-    """For the first cause, where it was sought."""
+    """The smallest trace for the first cause, if it was searched for."""
     pictures: tuple[Picture, ...] = ()
-    """Pictures of the failing cases that a report shows, where they were requested."""
+    """Pictures of the failing cases that a report shows, if they were requested."""
     overrides: tuple[Override, ...] = ()
     """Points that a person changed; rules, score and verdict are those after the change."""
     notation: dict[str, str] = field(default_factory=dict)
@@ -186,14 +187,14 @@ class Record:
     output: str = ""
     """What the program printed, bounded. It is shown, never parsed."""
     unchecked: str = ""
-    """What the runtime did not check because it was told not to, in sentences; empty when it checked everything."""
+    """Sentences that say what the runtime was told not to check; empty if it checked everything."""
     failed_stages: tuple[StageFailure, ...] = ()
     """The stages that failed although the grading went on, because they cannot change points. Reports lack what these
     stages would have found."""
     feedback: Feedback = Feedback.FULL
     """What students see of it, by the rubric at the time of the grading. Instructors see everything."""
     hand_in: int | None = None
-    """The number of this hand-in of its student, as far as the platform says."""
+    """The number of this hand-in of its student, if the platform tells it."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
@@ -247,8 +248,8 @@ class Record:
     def causes_for(self, audience: Audience) -> list[Cause]:
         """Return the causes with the cases that this reader may see, and what these cases cost, `in_order`.
 
-        A cause speaks of its first case, which is a public one where one failed (grader.judge.causes). Where the reader
-        may not see that case, the whole cause is left out. The costs are whole points; together with `hidden_points`
+        A cause describes its first case, which is public if a public case failed (grader.judge.causes). If the reader
+        may not see that case, the whole cause is omitted. The costs are whole points; together with `hidden_points`
         they are all points that cases cost.
         """
         causes = self._seen_causes(audience)
@@ -256,7 +257,7 @@ class Record:
         return [replace(cause, points=points) for cause, points in zip(causes, costs, strict=True)]
 
     def hidden_points(self, audience: Audience) -> int:
-        """Return the points that cases cost which this reader may not see."""
+        """Return the cost, in points, of the cases that this reader may not see."""
         causes = self._seen_causes(audience)
         return whole_points([*(cause.points for cause in causes), self._unseen_points(causes)])[-1]
 
@@ -290,7 +291,7 @@ def whole_points(shares: Sequence[float]) -> list[int]:
 def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
     """Return the causes as reports show them: the most likely one `first`, then the most costly ones.
 
-    Where two cost the same, their cases decide, so that the order never depends on the points of an earlier rubric.
+    If two cost the same, their cases decide, so that the order never depends on the points of an earlier rubric.
     """
 
     def key(cause: Cause) -> tuple[float, int, str]:
@@ -380,7 +381,7 @@ class HiddenLoss:
     rule: str
     outcomes: tuple[Outcome, ...]
     handout: str
-    """The handout's place for the rule, when the cases were written for another rule; else empty."""
+    """The handout's place for the rule, if the cases were written for another rule; otherwise empty."""
     alone: bool
     """Whether only hidden cases cost points of the rule."""
 

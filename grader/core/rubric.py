@@ -1,8 +1,8 @@
 """The rubric: its rules, the points of each rule, and the facets of a record that its cases are judged on.
 
-Rules are judged by their own cases, by the build, or by what is found in every case (leaks, memory errors). A program
-that does nothing shows none of these findings. So a rule of the last kind earns no greater share of its points than the
-*other rules* earned of theirs, rounded up. The other rules are those that are judged by their own cases.
+A rule is judged by its own cases, by the build, or by findings in any case (leaks, memory errors). A program that does
+nothing has no such findings. So a rule of the last kind earns at most the share of its points (rounded up) that the
+rules with cases of their own earned together.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class Facet:
     title: str = ""
     """Its heading in reports and pictures; empty: the name."""
     per: str = ""
-    """What its entries belong to, for a list with an entry for each block ("block") or a mapping by request id
-    ("request"). Differences are then told by entry: "block 3: ref". Empty: the value is compared as a whole."""
+    """The thing that each entry belongs to: "block" for a list with an entry for each block, "request" for a mapping by
+    request id. Differences are then reported by entry: "block 3: ref". Empty: the value is compared as a whole."""
     path: str = ""
-    """Where it stands in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
+    """Its path in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
     "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks", "reply.*.0".
     "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
     absent: str = ""
-    """What an entry counts as that a state leaves out, such as "0"; empty: such an entry is missing."""
+    """The value that an omitted entry has, such as "0"; empty: an omitted entry is reported as missing."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
     sentences: bool = False
-    """Whether it is a list of sentences on what is wrong, of which a right program has none."""
+    """Whether it is a list of sentences that say what is wrong; a right program has an empty list."""
     of_call: bool = False
-    """Whether it tells what one call did and begins anew with the next, such as a log."""
+    """Whether it describes one call only and is empty before the next, such as a log."""
     calls: tuple[str, ...] = ()
-    """Of a reply, or of "accepted": the operations that it belongs to; empty: all that no other facet names."""
+    """For a reply or "accepted": the operations that it belongs to; empty: all that no other facet names."""
 
     @property
     def heading(self) -> str:
-        """What reports call it."""
+        """The name that reports use."""
         return self.title or self.name
 
     @property
@@ -63,15 +63,15 @@ class Rule:
     calls: frozenset[str]
     """Only differences at these operations count; empty: at all operations."""
     allocated_by: frozenset[str]
-    """Of lost memory only what these operations allocated counts; empty: all of it."""
+    """Only lost memory that these operations allocated counts; empty: all lost memory."""
     covers_cleanup: bool
     """Whether a crash in the clean-up that ends every case counts for this rule."""
     facets_at: frozenset[tuple[str, str]] = frozenset()
-    """Facets that count at one operation, each with the operation."""
+    """Facets that count only at one operation, each with the operation."""
 
     @property
     def needs_whole_case(self) -> bool:
-        """Whether it is judged on what a case leaves at its end."""
+        """Whether the rule is judged on the state at the end of a case."""
         return bool(self.allocated_by) or self.covers_cleanup
 
     def counts(self, facet: str, call: str) -> bool:
@@ -84,7 +84,7 @@ class Rule:
         return at_all_calls or any(call == other for _, other in self.facets_at)
 
     def counts_made_by(self, calls: frozenset[str]) -> bool:
-        """Whether what these calls made, and is wrong at the end, counts for the rule; no calls: it is not known."""
+        """Whether a fault at the end of a case counts if these calls caused it; empty `calls`: the cause is unknown."""
         return not (self.allocated_by and calls) or bool(self.allocated_by & calls)
 
 
@@ -94,12 +94,12 @@ class Release:
 
     feedback: Feedback
     start: datetime | None = None
-    """It holds for gradings from then on; None: at any time."""
+    """The release holds for gradings from this time on; None: always."""
     hand_ins: int = 0
-    """It holds from this hand-in of a student on; 0: for all, also where the number is not known."""
+    """The release holds from this hand-in of a student on; 0: for all, even if the number is unknown."""
 
     def holds(self, time: datetime, hand_in: int | None) -> bool:
-        """Whether it holds for a grading at this time of the hand-in with this number, None where it is not known."""
+        """Whether the release holds for a grading at `time` of the hand-in with this number (None: unknown)."""
         return (self.start is None or self.start <= time) and self.hand_ins <= (hand_in or 0)
 
 
@@ -110,11 +110,11 @@ class Rubric:
     seed: int
     rules: tuple[Rule, ...]
     feedback: Feedback = Feedback.FULL
-    """What students see where no release holds."""
+    """What students see if no release holds."""
     releases: tuple[Release, ...] = ()
 
     def feedback_at(self, time: datetime, hand_in: int | None = None) -> Feedback:
-        """Return what students see of a grading at this time: the last release that holds says so."""
+        """Return what students see of a grading at `time`: the feedback of the last release that holds."""
         holding = [release.feedback for release in self.releases if release.holds(time, hand_in)]
         return holding[-1] if holding else self.feedback
 
@@ -130,7 +130,7 @@ class Rubric:
 
     @property
     def judging(self) -> tuple[tuple[str, ...], ...]:
-        """What decides how cases are judged, to be compared and hashed: all but points, titles, places and order."""
+        """What affects how cases are judged, to be compared and hashed: not points, titles, places or order."""
         rules = (
             (
                 rule.id,
@@ -146,9 +146,9 @@ class Rubric:
         return (f"seed {self.seed}",), *sorted(rules)
 
     def rule(self, rule_id: str) -> Rule:
-        """Return the rule with that id; for "", which random traces have, one that counts what any rule counts.
+        """Return the rule with that id; for "" (random traces) a rule that counts the facets of all rules.
 
-        Raises `KeyError` when there is none.
+        Raises `KeyError` if there is no such rule.
         """
         for rule in self.rules if rule_id else (self._any,):
             if rule.id == rule_id:

@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 
 class Judged(StrEnum):
-    """What a rule is judged by."""
+    """The evidence by which a rule is judged."""
 
     CASES = "cases"  # the cases that name it, on its facets
     BUILD = "build"  # compiling and linking
@@ -62,7 +62,7 @@ class Feedback(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far a demanded call is, by the public cases."""
+    """How far a demanded call is, judged by the public cases."""
 
     WORKS = "works"
     IN_WORK = "in work"
@@ -71,12 +71,12 @@ class Stage(StrEnum):
 
 
 NOT_IMPORTED = "import"
-"""The kind of a finding of a build: the submission is a module, and cannot be imported as demanded."""
+"""The kind of a build finding: the submission is a module that cannot be imported as demanded."""
 EXCEPTION = "exception"
-"""The kind of a finding: a call raised an error by which the handout refuses nothing."""
+"""The kind of a finding: a call raised an error that the handout never asks for."""
 REFUSED = "refused"
-"""The kind of a finding: a call did what no graded program may do, such as ending the program. No sentence about the
-call is what it breaks."""
+"""The kind of a finding: a call did what no graded program may do, such as ending the program. It breaks no sentence of
+the handout about the call."""
 
 
 class Tool(StrEnum):
@@ -103,14 +103,14 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A fault of the submission. `operation` counts from 1 as in the report; None: it belongs to no operation."""
+    """A fault of the submission. `operation` counts from 1 as in the report; None if it belongs to no operation."""
 
     rule: str
     verdict: Verdict
     message: str
     """What is wrong, in one sentence."""
     hint: str = ""
-    """What the student should look at, where this is why its case fails."""
+    """What the student should look at, if this finding is why its case fails."""
     tool: Tool = Tool.REPLAY
     kind: str = ""
     case: str | None = None
@@ -165,7 +165,7 @@ class Outcome:
     findings: tuple[int, ...] = ()
     """Positions in the record's list. The first finding is why the case fails."""
     points: float = 0.0
-    """The points that it costs, approximately: a rule's lost points are divided by weight among its failing cases."""
+    """Its approximate cost in points: a rule's lost points are divided by weight among its failing cases."""
     steps: tuple[StepShown, ...] = ()
     clauses: tuple[str, ...] = ()
     """For a failing case: the text of the sentences in `handout`."""
@@ -176,7 +176,7 @@ class Outcome:
 
     @property
     def tested(self) -> list[str]:
-        """What it tests, with the places in the handout: `Task 2: put returns -1 when ...`."""
+        """The sentences that it tests, with their places in the handout: `Task 2: put returns -1 when ...`."""
         places = [name.partition("/")[0] for name in self.handout]
         clauses = [f"{place}: {clause}" for place, clause in zip(places, self.clauses, strict=False)]
         return clauses or list(self.handout)
@@ -195,9 +195,9 @@ class RuleScore:
     passed: int
     judged: Judged = Judged.CASES
     withheld: int = 0
-    """Points that are missing without a finding: they are held back because the other rules earned too few points."""
+    """Points withheld without a finding, because the other rules earned too few points."""
     weight: int = 0
-    """The weight of its cases; of a rule that is judged in every case, their number; 1 for the build."""
+    """The weight of its cases; for a rule that is judged in every case the number of cases; 1 for the build."""
     earned: int = 0
     """The part of this weight that passed. With `elsewhere` it decides the points (grader.judge.score)."""
     elsewhere: int = 0
@@ -222,7 +222,7 @@ class Cause:
     rule: str
     verdict: Verdict
     sentence: str
-    """What was seen in the case to show."""
+    """What was observed in the case to show."""
     clause: str = ""
     """The sentence of the handout that was broken, with its place."""
     hint: str = ""
@@ -230,7 +230,7 @@ class Cause:
     lines: tuple[SourceLine, ...] = ()
     """The submission's lines in the case to show, innermost call first."""
     cases: tuple[str, ...] = ()
-    """The failing cases that it explains, the one to show first; none for a build that fails."""
+    """The failing cases that it explains, the one to show first; empty for a build that fails."""
     call: str = ""
     """The name of the call that went wrong in the case to show."""
     operation: int = 0
@@ -242,19 +242,19 @@ class Cause:
     def identity(self) -> tuple[str, str, str]:
         """What identifies the cause in other submissions: the rule, the call and the broken sentence of the handout.
 
-        The hint and what was seen hold values and lines of this submission. They do so no more where no call was made,
-        as in a build that fails; there the hint is part of the identity.
+        The hint and the sentence contain values and lines of this submission, so they are not part of it. A cause
+        without a call, such as a failing build, is identified by its hint.
         """
         return self.rule, self.call, self.clause or ("" if self.call else self.hint)
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether the hint says no more than what was seen, as where no known mistake fits."""
+        """Whether the hint only repeats what was observed, as it does if no known mistake fits."""
         return self.summary.endswith(self.hint)
 
     @property
     def summary(self) -> str:
-        """What was seen, and at which operation."""
+        """What was observed, and at which operation."""
         if not self.operation:
             return self.sentence
         call = "" if self.sentence.startswith(f"{self.call} ") else f"{self.call} at "

@@ -1,10 +1,10 @@
 """What the calls of all public cases show together: what wrong calls have in common, and how far each call is.
 
-**Patterns.** The calls that go wrong in one way may share a situation that no right call has. The calls of a case count
-up to its first failure: what follows is mostly a consequence. The sentence gives the numbers, and is written only where
-chance is no explanation. A limit is called *off by one* only on that evidence.
+**Patterns.** The calls that go wrong in one way may share a situation that no right call has. Only the calls of a case
+up to its first failure count, because later failures are mostly consequences. The sentence gives the numbers of calls,
+and is written only if chance is no explanation. A limit is called *off by one* only on that evidence.
 
-**Stages.** A call works, it is in work, or it is not written yet.
+**Stages.** A call works, is in work, or is not written yet.
 
 Hidden cases do not count, because the numbers would reveal information about them.
 """
@@ -23,10 +23,10 @@ from reference.operation import Reply
 
 _LEAST_WRONG = 2
 _MOST_WORDS = 2
-"""The most situations in a sentence: where the cases do not separate two situations, it names both."""
+"""The most situations in a sentence: if the cases do not separate two situations, it names both."""
 
 _LEAST_CHANCE = 1000
-"""An unrelated word fits all wrong calls and no right one with a chance of at most one in this number."""
+"""An unrelated word would separate all wrong from all right calls with a chance of at most 1 in this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Patterns:
         self.calls = calls
         self.order = order
         self.never = frozenset(_never(calls))
-        """Calls that did their work in no case, although they had to."""
+        """Calls that should have done their work in some case, and never did."""
         self._only = {
             key: self._telling_replies(*key) for key in {(call.name, call.expected.refused) for call in calls}
         }
@@ -123,11 +123,11 @@ def _never(calls: Sequence[JudgedCall]) -> Iterator[str]:
 def stages(
     comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab, unwritten: Collection[str] = ()
 ) -> tuple[CallStage, ...]:
-    """The stage of each call that had work to do in a public case and was reached there, in the handout's order.
+    """Return the stage of each call that had work to do in a public case and was reached there, in the handout's order.
 
-    `first_wrong` maps the number of a case to its first bad operation, -1 where all are right. A call works when it did
-    its work at least once with nothing wrong before it, and no case goes wrong first in it. Only a call that is among
-    the `unwritten` ones has not been begun: a written one that never does its work is wrong.
+    `first_wrong` maps the number of a case to its first bad operation, -1 if all are right. A call works if it did its
+    work at least once before anything went wrong, and no case goes wrong first in it. Only an `unwritten` call can be
+    "not yet": a call that is written but never does its work is "in work".
     """
     did: dict[str, set[_Did]] = {}
     sound, wrong = set(), set()

@@ -35,10 +35,10 @@ _MEMORY, _LEAK = "memory at ", "leak at "
 """Prefixes of the names of groups whose cases share a line."""
 
 NEVER_SHOWN = "never-shown"
-"""Kind of a finding: something that the case asks for, and that the program did in no case."""
+"""Kind of a finding: the case asks for something that the program did in no case."""
 
 BREACH = "breach"
-"""Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
+"""Kind of a finding: a line that wrote something wrong, found by an instrument, in addition to the case's cause."""
 
 
 _NOT_YET = "{call} is not written yet: its body does nothing but return. Write it next."
@@ -64,14 +64,14 @@ class CaseFindings:
     not_yet: bool = False
     """Whether it goes wrong in a call that is not written yet."""
     resumed: bool = False
-    """Whether it passes for its rule when what follows the call that stopped it is judged alone."""
+    """Whether it passes for its rule if the calls after the one that stopped it are judged separately."""
     never_shown: tuple[Shown, ...] = ()
-    """What it asks for and no case shows (grader.judge.work)."""
+    """The pairs of call and facet that it asks for and that the run never shows (grader.judge.work)."""
     plain: bool = True
-    """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
+    """Whether it uses only calls that students write, on one target, without pokes and without an odd set-up."""
 
     first_wrong: int = field(init=False)
-    """The first bad operation, -1 where all are right."""
+    """The first bad operation, -1 if all are right."""
 
     def __post_init__(self) -> None:
         """Find the first bad operation once, because there may be much evidence."""
@@ -82,22 +82,22 @@ class CaseFindings:
         return [piece for piece in self.evidence if piece.operation == self.first_wrong]
 
     def take_rule(self) -> None:
-        """A random trace that fails costs the rule of what went wrong."""
+        """Give a failing random trace the rule that it breaks, which then loses points."""
         case = self.comparison.case
         if not case.rule and self.mistake is not None:
             self.comparison = replace(self.comparison, case=replace(case, rule=self.mistake.rule))
 
     def refine(self, cause: Evidence) -> None:
-        """Replace the cause by one with better lines, among the evidence too where it is a symptom."""
+        """Replace the cause by one with better lines; if it is a symptom, replace it in the evidence too."""
         if cause.symptom is not None:
             self.evidence = [cause if piece is self.cause else piece for piece in self.evidence]
         self.cause = cause
 
     def facets(self, rule: Rule) -> frozenset[str]:
-        """Return the facets of all that counts for this rule.
+        """Return the facets in which something is wrong that counts for this rule.
 
-        Differences count where they are. What was lost counts at the end of the case, for rules about the calls that
-        made it.
+        A difference counts at its operation. Lost memory counts at the end of the case, for rules about the calls that
+        obtained it.
         """
         operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(
@@ -120,9 +120,9 @@ def case_findings(
 ) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's mistakes.
 
-    Return them with the stage of each call (`progress`), none where nothing is wrong. `unwritten` are the calls whose
-    body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume); `optional` runs what only
-    explains.
+    Return them with the stage of each call; there are no stages if nothing is wrong. `unwritten` are the calls whose
+    body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume). `optional` runs the parts
+    that only explain.
     """
     comparisons, named = observed.comparisons, observed.named
     everywhere = shown_everywhere(comparisons)
@@ -182,7 +182,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
 
 
 def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield what the mistake says and what instruments add; a line that explains all needs no more beside a symptom."""
+    """Yield the mistake's hint and what instruments add. If a line explains everything, a symptom needs no hint."""
     assert case.cause is not None
     explained = searched_line is not None and searched_line.explains_all
     if searched_line is not None and searched_line.leads:
@@ -196,7 +196,7 @@ def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, la
 
 
 def _joined(*sentences: str) -> str:
-    """Sentences after each other; one without an end gets a full stop, but the last."""
+    """Join sentences; add a full stop to each but the last if it has no end."""
     parts = [sentence for sentence in sentences if sentence]
     return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in parts[:-1]), *parts[-1:]])
 
@@ -209,7 +209,7 @@ def _is_plain(trace: Trace, lab: Lab) -> bool:
 
 
 def _prefer_simple(cases: Sequence[CaseFindings], mistakes: MistakeTable, patterns: Patterns) -> None:
-    """Drop mistakes of several engines where the same shows with one engine: then it is no mix-up of engines."""
+    """Drop mistakes about several engines if the same failure occurs with one engine: then no engines are mixed up."""
     plain = mistakes.of_one_target
     simple = {
         (case.mistake, _call(case)) for case in cases if case.mistake is not None and case.mistake in plain.mistakes
@@ -242,7 +242,7 @@ def _group(case: CaseFindings, searched_line: Named | None) -> str:
 
 
 def _faulting(case: CaseFindings) -> Evidence | None:
-    """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
+    """Return the symptom at the first bad operation that has a line; a leak only if it is the cause itself."""
     assert case.cause is not None
     if case.cause.difference is None:
         return case.cause if case.cause.source else None
@@ -251,7 +251,7 @@ def _faulting(case: CaseFindings) -> Evidence | None:
 
 
 def _beside(case: CaseFindings) -> str:
-    """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
+    """Return a sentence with an instrument's report on the operation that left a wrong state; "" if there is none."""
     faulting = _faulting(case)
     if faulting is None or faulting is case.cause or faulting.symptom is None:
         return ""
@@ -265,7 +265,7 @@ def _beside(case: CaseFindings) -> str:
 
 
 def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
-    """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
+    """Append to each group's hint what its public cases have in common, unless a line is known, which says more."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, case in enumerate(cases):
         if case.group and case.mistake is not None and not case.group.startswith((_MEMORY, _LEAK)):
@@ -286,7 +286,7 @@ def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
 
 
 def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
-    """Append to the hints what all failing cases are set up with, where some cases are not."""
+    """Append to the hints a setting that all failing cases have and some other cases do not have."""
     failing = [case for case in cases if case.cause is not None]
     for name, words in lab.setting_words.items():
         others = [case for case in cases if not case.comparison.case.trace.settings.get(name)]
@@ -296,7 +296,7 @@ def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
 
 
 def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield the findings for the record: why the case fails, then everything else about memory, each with its rule."""
+    """Yield the findings for the record: why the case fails, then all other symptoms, each with its rule."""
     cause, comparison = case.cause, case.comparison
     rule = case.mistake.rule if case.mistake is not None else comparison.case.rule
     if cause is not None and cause.difference is not None:
@@ -332,10 +332,10 @@ def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Pa
 
 
 def _name_line(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns, searched_line: Named | None) -> None:
-    """Give the cause its line: that of a store which breaks the same rule in the same operation.
+    """Give the cause its line: the line of a store that breaks the same rule in the same operation.
 
-    Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
-    line that was searched for (`searched_line`).
+    If there is none, it is the line of an access that an instrument reports, because that access led to the wrong
+    state, or else the line that a search found (`searched_line`).
     """
     cause, named = case.cause, _named(case)
     if cause is not None and cause.symptom is not None and cause.at_origin:
@@ -362,12 +362,12 @@ def _is_access(piece: Evidence) -> bool:
 
 
 def _named(case: CaseFindings) -> Evidence | None:
-    """The first difference of the first bad operation whose line is known."""
+    """Return the first difference of the first bad operation whose line is known."""
     return next((piece for piece in case.first() if piece.culprits), None)
 
 
 def _breach(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
+    """Yield a finding for a difference that is not the cause and has a known line, with the rule that it breaks."""
     named = _named(case)
     if named is None or named.culprit is None or named.culprit.tool is None:
         return

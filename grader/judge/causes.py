@@ -14,7 +14,7 @@ from grader.judge.score import HAS_FINDING, passes
 from grader.runtime.comparison import End
 
 _TELLING_VOTE = 2
-"""The vote of a difference with a note: what was confused with what is better evidence than the result alone."""
+"""The vote of a difference with a note: a note on what was confused is better evidence than the wrong value alone."""
 
 _CLEANUP_VOTE = 0.05
 """The vote of a failure in the clean-up: every case ends with one, so each would show it. Earlier failures say more."""
@@ -25,24 +25,24 @@ class Diagnosed:
     """Why a submission fails, and its verdict."""
 
     causes: tuple[Cause, ...]
-    """The most likely one first. What they cost is not known before the score."""
+    """The most likely one first. Their costs are unknown until the points are counted."""
     verdict: Verdict
     stages: tuple[CallStage, ...] = ()
     """The stage of each call, when something went wrong."""
     order: tuple[int, ...] = ()
-    """The failing cases by their numbers, in the order in which lines are looked for: of the public ones the first of
-    each cause, then the second of each, and so on; then hidden ones."""
+    """The numbers of the failing cases, in the order in which their lines are searched for: the first public case of
+    each cause, then the second of each, and so on; then the hidden cases."""
 
     @property
     def first_cause(self) -> Cause | None:
-        """The most likely cause; None where nothing fails."""
+        """The most likely cause; None if nothing fails."""
         return self.causes[0] if self.causes else None
 
 
 def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
     """Group the failing cases by cause, and put the most likely cause first (`_most_likely`).
 
-    The first case of each cause is the one to show (`_display_order`): a public one where one failed.
+    The first case of each cause is the one to show (`_display_order`): a public one if one failed.
     """
     groups: dict[str, list[CaseFindings]] = {}
     for case in cases:
@@ -66,7 +66,7 @@ def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab:
 
 
 def _cause(members: Sequence[CaseFindings]) -> Cause:
-    """Return the cause of these cases, as the first of them shows it."""
+    """Return the cause of these cases, described by the first of them."""
     shown = members[0]
     case, cause, cases = shown.comparison.case, shown.cause, tuple(member.comparison.case.name for member in members)
     if cause is None:
@@ -87,8 +87,8 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
 def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequence[RuleScore]) -> Iterator[Cause]:
     """Yield the causes, each with a rule that lost points.
 
-    A mistake names the rule that was broken, but other rules may be all that caught it. Then a wrong answer has the
-    rule that most of its cases cost, and a leak or a memory error the rule about such findings.
+    A mistake names the broken rule, but possibly only cases of other rules caught it. Then a wrong answer gets the rule
+    that most of its cases belong to, and a leak or a memory error the rule about such findings.
     """
     spared = {score.rule for score in scores if score.points == score.max_points > 0}
     losing = {score.rule: score.judged for score in scores if score.points < score.max_points}
@@ -147,9 +147,9 @@ def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage])
 
 
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
-    """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
+    """Map each group to the rule that its cases break most often, because one faulty line may break several.
 
-    The line of a loss says where memory came from, not where it was lost, so losses keep their own rule (see
+    The line of a leak is where the memory was obtained, not where it was lost, so leaks keep their own rule (see
     `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}
@@ -184,7 +184,7 @@ def _is_hidden(case: CaseFindings) -> bool:
 
 
 def _shows_anyway(case: CaseFindings) -> bool:
-    """Whether nearly every case would show it: a failure in the clean-up, or memory that was lost before it."""
+    """Whether nearly every case would show the failure: it is in the clean-up, or memory was lost before that."""
     last = len(case.comparison.case.trace.operations) - 1
     leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
     return _only_in_cleanup(case) or (leaks and case.comparison.is_cleanup(last))
@@ -196,9 +196,10 @@ def _only_in_cleanup(case: CaseFindings) -> bool:
 
 
 def _most_common_verdict(cases: list[CaseFindings]) -> list[CaseFindings]:
-    """Return the cases with the most common verdict, but those with a wrong answer if there are any.
+    """Return the cases with a wrong answer if there are any, otherwise those with the most common verdict.
 
-    A failure before the clean-up says more than one in it. A wrong state comes before its consequences.
+    Other verdicts are often consequences of a wrong state. Cases that fail only in the clean-up are used only if there
+    are no others, because they say less.
     """
     by_verdict: dict[Verdict, list[CaseFindings]] = {}
     for case in [case for case in cases if not _only_in_cleanup(case)] or cases:
@@ -208,10 +209,11 @@ def _most_common_verdict(cases: list[CaseFindings]) -> list[CaseFindings]:
 
 
 def _display_order(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
-    """Sort key of the case to show: public, failing in its own call, plain, about this rule and this call (by its
-    folder's name), short, and with little state.
+    """Return the sort key by which the case to show is chosen.
 
-    A call that closes everything comes late: it often does the same as other calls, so their failures show there again.
+    Preferred are cases that are public, fail in a call of their own, are plain, are about this rule and this call (by
+    the name of their folder), are short, and have little state. Failures of a call that closes everything come late,
+    because such a call often repeats the work of other calls and shows their failures again.
     """
     comparison, cause = case.comparison, case.cause
     operations = comparison.case.trace.operations

@@ -1,7 +1,7 @@
 """Compare what a program reported with what the reference says, operation by operation.
 
-Equal bytes are equal states, so a correct program costs one comparison of bytes per operation. Only where the bytes
-differ, the model takes over the program's own state and judges the next operation from there.
+Equal bytes are equal states, so a correct program costs one comparison of bytes per operation. If the bytes differ, the
+model is set to the program's own state and judges the next operation from there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from reference.operation import Reply
 from reference.oracle import CannotGoOn, CannotPoke
 
 _TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
-"""The limit of a record: a multiple of the reference's largest, plus bytes for each operation and for extra ones."""
+"""The limit of a record's size: a multiple of the reference's largest record, plus bytes for each operation."""
 
 
 def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
-    """Judge one case as the module describes. A wrong program raises nothing.
+    """Judge one case as the module describes. A wrong program raises no exception.
 
-    `late` returns whether no time is left to follow a program that differs from the reference.
+    `late` returns whether no time is left to judge a program that differs from the reference.
     """
     operations, steps = played.case.trace.operations, played.steps
     right = played.case.expected
@@ -81,7 +81,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
 
 
 def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
-    """The number of operations, from the first on, that leave a program in the reference's state, byte by byte."""
+    """Return the number of operations at the start whose records equal the reference's."""
     for number, (right, step) in enumerate(zip(records, steps, strict=False)):
         if step.record != right:
             return number
@@ -89,12 +89,12 @@ def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
 
 
 def _most_bytes(records: Sequence[bytes]) -> int:
-    """The most bytes that any record needs, even of a program that differs from the reference in its structures."""
+    """Return the most bytes that a record may have, even if the program's structures differ from the reference's."""
     return _TIMES_LARGER * max(map(len, records), default=0) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
 def _faults_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
-    """Yield deviations for operations that left the right state and did wrong besides."""
+    """Yield deviations for operations that left the right state but did something else wrong."""
     for number, step in enumerate(steps):
         if faults := step.faults(refused=replies[number].refused):
             yield Deviation(number, Judgement(expected=replies[number], actual=replies[number], differences=faults))

@@ -1,4 +1,4 @@
-"""What speaks against a program, case by case and by operation: differences, bad ends, and what a runtime saw besides.
+"""The evidence against a program, by case and operation: differences, bad ends, and other symptoms of a runtime.
 
 case_findings.py finds the rule that each piece of evidence breaks.
 """
@@ -15,7 +15,7 @@ from grader.runtime.observation import Ending
 from grader.runtime.protocol import Culprit, Observations
 
 INVARIANT = "invariant"
-"""Kind of a finding: something about the state that can never be so."""
+"""Kind of a finding: the state breaks an invariant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Evidence:
     judgement: Judgement | None = None
     symptom: Symptom | None = None
     culprit: Culprit | None = None
-    """The lines behind a difference, where an instrument saw them."""
+    """The source lines that caused a difference, if an instrument found them."""
     searched: tuple[SourceLine, ...] = ()
-    """The lines behind it, where they were found later: of its operation's other evidence, or by a search."""
+    """The source lines that were found later: from other evidence of the same operation, or by a search."""
 
     @property
     def culprits(self) -> tuple[SourceLine, ...]:
-        """The student's lines behind a difference, where they are known."""
+        """The student's lines that caused a difference, if they are known."""
         return self.searched or (self.culprit.lines if self.culprit is not None else ())
 
     @property
@@ -46,17 +46,17 @@ class Evidence:
 
     @property
     def explains_state(self) -> bool:
-        """Whether it probably caused a wrong state of the same call."""
+        """Whether it probably caused a wrong state after the same call."""
         return self.symptom is not None and self.symptom.explains_state
 
     @property
     def at_origin(self) -> bool:
-        """Whether its lines made what was misused, and did not misuse it."""
+        """Whether its lines are where the misused memory was obtained, not where it was misused."""
         return self.symptom is not None and self.symptom.at_origin
 
     @property
     def sentence(self) -> str:
-        """What it says, and who says so; "" without a difference and a symptom."""
+        """What was observed, with the instrument that reported it; "" without a difference and a symptom."""
         if self.symptom is not None:
             return self.symptom.sentence
         return self.difference.seen if self.difference is not None else ""
@@ -108,14 +108,14 @@ def _differences(observed: Observations, number: int) -> Iterator[Evidence]:
 
 
 def _invariants(comparison: Comparison) -> Iterator[Symptom]:
-    """Yield what can never be so, at the operation since which it is."""
+    """Yield a symptom for each broken invariant, at the operation that broke it."""
     for deviation in comparison.deviations:
         for sentence in deviation.judgement.broken:
             yield Symptom(operation=deviation.operation, verdict=Verdict.WRONG_ANSWER, kind=INVARIANT, message=sentence)
 
 
 def _endings(comparison: Comparison) -> Iterator[Symptom]:
-    """Yield a symptom when the case did not reach its end, or its state could not be followed any more."""
+    """Yield a symptom if the case did not reach its end, or its state could no longer be judged."""
     at, operations = comparison.ended_at, comparison.case.trace.operations
     if comparison.end in (End.REACHED, End.MISFIT, End.UNKNOWN) or at >= len(operations):
         return

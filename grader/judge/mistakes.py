@@ -19,11 +19,11 @@ from reference.operation import Operation
 _REPLY, _STATE, _MEMORY = range(3)
 _READ_BY_NAME = ". It is read by the name that it has in the handout: is it set, and spelt as there?"
 _OF_DIFFERENCES = re.compile(r"\{(?:actual|expected|field|wanted)\}")
-"""What a hint can say of a difference only."""
+"""Placeholders that only a difference can fill."""
 
 
 def operation_of(evidence: Evidence, comparison: Comparison) -> Operation:
-    """The operation of the evidence; the last operation for evidence after the end."""
+    """Return the operation of the evidence; the last operation for evidence after the end."""
     operations = comparison.case.trace.operations
     return operations[_index(evidence, comparison)]
 
@@ -36,7 +36,7 @@ class MistakeTable:
         self._looked_up: dict[tuple[str, str, str], tuple[tuple[int, Mistake], ...]] = {}
 
     def possible(self, call: str, facet: str, kind: str) -> tuple[tuple[int, Mistake], ...]:
-        """Return the mistakes for them, with their places in the table; the other conditions are still to be tested."""
+        """Return the mistakes that may fit, with their places in the table; other conditions are not tested yet."""
         key = call, facet, kind
         if key not in self._looked_up:
             self._looked_up[key] = tuple(
@@ -60,7 +60,7 @@ class MistakeTable:
 
     @cached_property
     def of_one_target(self) -> MistakeTable:
-        """The table without the mistakes of several targets."""
+        """The table without the mistakes about several targets."""
         return MistakeTable([mistake for mistake in self.mistakes if SEVERAL_TARGETS not in mistake.circumstances])
 
 
@@ -74,10 +74,10 @@ def best_mistake(
 ) -> tuple[Evidence | None, Mistake | None]:
     """Return the cause among the evidence of the first bad operation, and the first mistake of the table that fits it.
 
-    `known` are circumstances of the program, in addition to those of the case.
-    A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
-    table has no mistake, the rule is that of the case, if mistakes of it quote the sentence that decided, else the
-    first one of which they do.
+    `known` are circumstances of the program, in addition to those of the case. A wrong reply comes before a wrong
+    state, and a wrong state before symptoms. If no mistake fits, the rule follows from the sentence of the handout by
+    which the reference decided: it is the rule whose mistakes quote the sentence most often, or the case's own rule if
+    its mistakes quote the sentence too, or if no mistake does.
     """
     if not first:
         return None, None
@@ -108,7 +108,7 @@ def _hint_without_mistake(cause: Evidence) -> str:
 def mistake_alone(
     evidence: Evidence, comparison: Comparison, table: MistakeTable, patterns: Patterns
 ) -> Mistake | None:
-    """Return the mistake for one piece of evidence alone; those of several targets explain no line."""
+    """Return the mistake for one piece of evidence alone; mistakes about several targets explain no line."""
     seen = _SeenValues(evidence=evidence, comparison=comparison, patterns=patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 
@@ -153,7 +153,7 @@ def sentence(mistake: Mistake, cause: Evidence, comparison: Comparison, lab: Lab
 
 
 def is_memory_error(evidence: Evidence) -> bool:
-    """Whether it costs points for memory errors."""
+    """Whether the evidence costs points for memory errors."""
     return evidence.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
 
 
@@ -165,7 +165,7 @@ def _rank(evidence: Evidence) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _SeenValues:
-    """A piece of evidence, and the values that mistakes test: each is computed once for all of them."""
+    """A piece of evidence and the values that mistakes test, each computed once for all mistakes."""
 
     evidence: Evidence
     comparison: Comparison
@@ -178,7 +178,7 @@ class _SeenValues:
 
     @property
     def facet(self) -> str:
-        """The facet of the difference; "" for what is none."""
+        """The facet of the difference; "" for a symptom."""
         return self.evidence.difference.facet if self.evidence.difference is not None else ""
 
     @cached_property
@@ -195,7 +195,7 @@ class _SeenValues:
 
 
 def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tuple[Evidence | None, Mistake | None]:
-    """Return the first mistake of the table that fits any of it, and the first that it fits."""
+    """Return the first mistake of the table that fits any of the evidence, after the first evidence that it fits."""
     best, cause, fitting = len(table.mistakes), None, None
     for seen in all_seen:
         for place, mistake in table.possible(seen.call, seen.facet, seen.evidence.kind):
@@ -207,14 +207,14 @@ def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tupl
 
 
 def _fits(mistake: Mistake, seen: _SeenValues) -> bool:
-    """Whether the conditions hold that `MistakeTable.possible` leaves open."""
+    """Whether the conditions hold that `MistakeTable.possible` does not test."""
     evidence, difference = seen.evidence, seen.evidence.difference
     tags = difference.tags if difference is not None else frozenset()
     return (
         (difference is not None or not _OF_DIFFERENCES.search(mistake.hint))
         and (not mistake.part or (difference is not None and mistake.part in difference.field))
         and mistake.tags <= tags
-        and (UNREAD in mistake.tags or UNREAD not in tags)  # such a value says nothing about what the program does
+        and (UNREAD in mistake.tags or UNREAD not in tags)  # an unreadable value says nothing about the program
         and mistake.never <= seen.patterns.never
         and (not mistake.circumstances or mistake.circumstances <= seen.circumstances)
         and (mistake.where is None or (evidence.judgement is not None and mistake.where(evidence.judgement)))
@@ -226,7 +226,7 @@ def _index(evidence: Evidence, comparison: Comparison) -> int:
 
 
 def _made_anew(comparison: Comparison, index: int) -> bool:
-    """Whether its number had an engine (or other target of the lab) before; the first call to a number makes one."""
+    """Whether the target's number had an earlier engine (or other target): the first call to a number makes one."""
     operations = comparison.case.trace.operations[: index + 1]
     accepted = [
         operation.name

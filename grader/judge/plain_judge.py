@@ -1,8 +1,8 @@
-"""The judging of every lab whose states are plain values: an oracle is played from the state the program itself was in.
+"""The judge of every lab whose states are plain values: it plays the oracle from the state the program itself was in.
 
-A record is {"state": STATE, "reply": REPLY}, as canonical JSON or as a lab's `Codec` has it. REPLY is {"returned":
-VALUE}, or {"raised": CLASS} for one of the lab's error classes. A part of the state that could not be read of the
-program is {"!": CLASS}, with the class of the error that reading it raised, or with what is wrong with it.
+A record is {"state": STATE, "reply": REPLY}, encoded as canonical JSON or by the lab's `Codec`. REPLY is {"returned":
+VALUE}, or {"raised": CLASS} for one of the lab's error classes. A part of the program's state that could not be read is
+{"!": REASON}: the class of the error that reading it raised, or a description of what is wrong with it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
 REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
-"""The first steps of paths (see `Facet.path`); the first is the facet of a reply, too, that no other facet names."""
+"""Path prefixes (see `Facet.path`). `REPLY` is also the name of the default facet of replies."""
 
 Invariants = Callable[[dict[str, Any]], Iterable[str]]
-"""Yields a sentence for each thing about a state that can never be so, whatever was called before."""
+"""Yields a sentence for each invariant that a state breaks."""
 
 Circumstances = Callable[[dict[str, Any], Operation, Reply, dict[str, Any]], Iterable[str]]
 """Yields words by which known mistakes recognise a call, from the state before it, the reply and the state after it."""
@@ -71,7 +71,7 @@ def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One operation: the records that it should have and has, and the replies in them."""
+    """One operation: the expected record, the actual one, and the replies in them."""
 
     call: str
     wanted: dict[str, Any]
@@ -95,9 +95,9 @@ class PlainModel:
     _reply: Reply = field(init=False, default=Reply(text="null"))
     _call: str = field(init=False, default="")
     _records: tuple[bytes, bytes] = field(init=False)
-    """Those before and after the last operation, as far as they were asked for."""
+    """The records before and after the last operation, if they were asked for."""
     _judged: tuple[bytes, dict[str, Plain]] | None = field(init=False, default=None)
-    """The record that was judged last, and the state that it should have been."""
+    """The record that was judged last, and the expected state."""
 
     def __post_init__(self) -> None:
         """Begin with a new engine."""
@@ -105,7 +105,7 @@ class PlainModel:
         self._records = b"", self._record({})
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
+        """Do one operation. Raises `CannotGoOn` if it names an object that does not exist, such as a request."""
         before = self._engine.state() if self.circumstances is not None else {}
         try:
             reply = self._engine.apply(operation)
@@ -126,18 +126,18 @@ class PlainModel:
         return ()
 
     def worked(self) -> frozenset[str]:
-        """What the last operation did, once its record was asked for."""
+        """Return the facets in which the last operation did something. Call `record` first."""
         before, after = map(self._decoded, self._records)
         return work(self.facets, self._call, _returned(after), (before["state"], after["state"]))
 
     def restore(self, record: bytes) -> None:
-        """Take over the state of a record."""
+        """Set the engine's state to that of a record."""
         self._restore(self._decoded(record)["state"])
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
-        """Compare `actual` with what the operation makes of `before`.
+        """Compare `actual` with the record that the operation should lead to from `before`.
 
-        A part of `before` that could not be read counts as the reference's, if `before` was judged last.
+        If `before` was the record judged last, the reference's values replace the parts of it that could not be read.
         """
         state = self._before(before)
         after = self._decoded(actual)
@@ -168,7 +168,7 @@ class PlainModel:
         )
 
     def compared(self) -> bytes:
-        """The reply and the state that the oracle had after the operation that was judged last."""
+        """Return the oracle's reply and state after the operation that was judged last."""
         return self.record()
 
     def describe(self, record: bytes) -> dict[str, object]:
@@ -179,21 +179,21 @@ class PlainModel:
         return record_of(self._reply, state, self.codec)
 
     def _situated(self, before: dict[str, Plain], operation: Operation, reply: Reply) -> Reply:
-        """The reply with the circumstances of the call that was just made."""
+        """Return the reply with the circumstances of the call that was just made."""
         if self.circumstances is None:
             return reply
         words = self.circumstances(before, operation, reply, self._engine.state())
         return replace(reply, circumstances=frozenset(words))
 
     def _decoded(self, record: bytes) -> dict[str, Any]:
-        """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
+        """Return a record's values. Raises `CannotGoOn` for bytes that are not a record."""
         value = self.codec.decode(record)
         if not isinstance(value, dict) or not all(isinstance(value.get(key), dict) for key in ("reply", "state")):
             raise CannotGoOn("its state could not be read")
         return value
 
     def _before(self, before: bytes | None) -> dict[str, Any] | None:
-        """Bring the engine into the state before an operation, and return that state as the program had it."""
+        """Set the engine to the state before an operation, and return that state as the program had it."""
         if before is None:
             self._engine = self.oracle(self.trace)
             return None
@@ -221,7 +221,7 @@ class PlainModel:
     def _differences(self, seen: _Seen) -> Iterator[Difference]:
         """Yield the differences of all facets, the reply first.
 
-        A call that must not do its work and does it, or must and does not, has that one difference: all others follow.
+        If a call did its work and must not, or did not and must, this is the only difference; all others follow.
         """
         yield from self._replies(seen)
         if seen.expected.refused != seen.came.refused:
@@ -236,7 +236,7 @@ class PlainModel:
                         yield replace(difference, facet=refusing.name, place=facet.name)
 
     def _replies(self, seen: _Seen) -> Iterator[Difference]:
-        """Yield the differences of a reply: of its parts where both sides have parts, else of the whole."""
+        """Yield the differences of a reply: part by part if both replies have parts, otherwise of the whole reply."""
         wanted, actual = seen.wanted[REPLY], seen.actual[REPLY]
         mine, theirs = wanted.get("returned", ABSENT), actual.get("returned", ABSENT)
         accepts = seen.expected.refused == seen.came.refused
@@ -266,7 +266,7 @@ class PlainModel:
         )
 
     def _whole(self, call: str, root: str) -> Facet:
-        """The facet of a whole reply, or of whether a call did its work."""
+        """Return the facet of a whole reply, or the facet that says whether a call did its work."""
         fitting = [
             facet for facet in self.facets if facet.steps == (root,) and (not facet.calls or call in facet.calls)
         ]
@@ -282,7 +282,7 @@ class PlainModel:
 
 
 def table_problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence[Case]) -> Iterator[str]:
-    """Yield what the reference's runs of all cases show to be wrong with a lab's facets, or with its oracle."""
+    """Yield the problems of a lab's facets or oracle that the reference's runs of all cases show."""
     unseen, of_call = list(facets), {part for facet in facets if facet.of_call for part in facet.steps[1:2]}
     for case in cases:
         engine, restores = model(case.trace), True
@@ -308,7 +308,7 @@ def table_problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence
 
 
 def _restores(engine: Model, record: bytes, of_call: Collection[str]) -> bool:
-    """Whether an engine that takes over the state of a record is in this state, but for what tells of one call."""
+    """Whether restoring a record's state gives the same state, apart from facets that describe one call only."""
     try:
         engine.restore(record)
     except CannotGoOn:
@@ -318,7 +318,7 @@ def _restores(engine: Model, record: bytes, of_call: Collection[str]) -> bool:
 
 
 def _is_in(facet: Facet, call: str, record: Mapping[str, Any]) -> bool:
-    """Whether a facet's path leads somewhere in the record of a call, or leads to no part of records."""
+    """Whether a facet's path exists in the record of a call; True for paths that are not part of a record."""
     root, *steps = facet.steps
     if root == REPLY and facet.calls and call not in facet.calls:
         return False
@@ -329,7 +329,7 @@ def _is_in(facet: Facet, call: str, record: Mapping[str, Any]) -> bool:
 
 
 def _in_engine(error: Exception) -> str:
-    """What an engine raised, and where."""
+    """Return the exception that an engine raised, with its place."""
     entry = error.__traceback__
     while entry is not None and entry.tb_next is not None:
         entry = entry.tb_next
@@ -338,12 +338,12 @@ def _in_engine(error: Exception) -> str:
 
 
 def _returned(record: Mapping[str, Any]) -> object:
-    """What a call returned; None where it raised."""
+    """Return what a call returned; None if it raised an error."""
     return record[REPLY].get("returned")
 
 
 def _sentences(invariants: Invariants, state: dict[str, Any]) -> list[str]:
-    """What is broken in a state; nothing where it is too broken to be looked at."""
+    """Return the sentences for a state's broken invariants; [] if the state is too broken to check."""
     try:
         return list(invariants(state))
     except Exception:  # noqa: BLE001 - a program may leave values of any type; the differences say so
@@ -358,7 +358,7 @@ def _is_class(text: str) -> bool:
 def _facet_differences(
     facet: Facet, steps: tuple[str, ...], wanted: object, actual: object, *, entry: str = ""
 ) -> Iterator[Difference]:
-    """Yield the differences of one facet in what stands at `steps` of two values."""
+    """Yield the differences of one facet between the values at the path `steps`."""
     if not steps:
         yield from _entries(facet, wanted, actual) if facet.per and not entry else _alone(facet, entry, wanted, actual)
         return
@@ -378,7 +378,7 @@ def _facet_differences(
 
 
 def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Difference]:
-    """Yield the differences of a list or mapping, entry by entry; of the whole where the other side has no such."""
+    """Yield the differences of two lists or mappings entry by entry; of the whole if they cannot be matched."""
     if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
         for number, (mine, theirs) in enumerate(zip(wanted, actual, strict=True)):
             yield from _alone(facet, str(number), mine, theirs)
@@ -405,7 +405,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
 
 
 def _first_sentence(facet: Facet, sentences: Any) -> str:
-    """What is wrong, where a facet says so itself: its first sentence, and how many others there are."""
+    """Return the first sentence of a facet of sentences, and the number of further ones."""
     more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
     return f"{facet.heading}: {str(sentences[0])[:_MOST_OF_A_SENTENCE]}{more}"
 
@@ -435,7 +435,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value as a report writes it."""
+    """Return a value as a report writes it."""
     if value is ABSENT:
         return "missing"
     if is_unreadable(value):

@@ -1,8 +1,8 @@
 """Recorded expectations: what an oracle does in given traces, for copies of the grader that must not have the oracle.
 
-In a lab with Python submissions the oracle is nearly the solution. So a bundle for students has none: it has a file
-with the replies and states of the public cases (`FILE` in the folder of cases). The same judge compares with them. From
-the first difference on nothing more is known, so a case ends there.
+In a lab with Python submissions the oracle is nearly the solution, so a bundle for students does not have it. Instead
+it has a file with the replies and states of the public cases (`FILE` in the folder of cases), and the same judge
+compares with these. What comes after a difference is not recorded, so a case ends there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _record(traces: dict[str, list[Any]], trace: Trace, model: ModelFactory) -> 
 
 
 def recorded_traces(path: Path) -> Callable[[int, int], Sequence[Operation]]:
-    """Return what takes the place of the oracle's generator: seed and length to operations."""
+    """Return a function that replaces the oracle's generator: it maps a seed and a length to recorded operations."""
 
     def traces(seed: int, length: int) -> Sequence[Operation]:
         lines = _file(path)["generated"].get(f"{seed}:{length}")
@@ -65,7 +65,7 @@ class RecordedOracle:
     """An oracle that only knows one trace; see `reference.oracle.Oracle`."""
 
     def __init__(self, path: Path, trace: Trace) -> None:
-        """Find the trace, or one that begins with it, in the file. Raises `CaseFileError` when none is recorded."""
+        """Find the trace, or one that begins with it, in the file. Raises `CaseFileError` if none is recorded."""
         traces, key = _file(path)["traces"], _key(trace)
         steps = traces.get(key) or next((traces[text] for text in traces if text.startswith(key)), None)
         if steps is None:
@@ -79,7 +79,7 @@ class RecordedOracle:
         self._now: dict[str, Plain] | None = None
 
     def apply(self, operation: Operation) -> Reply:
-        """Return the recorded reply. Raises `CannotFollow` where the state is not the recorded one."""
+        """Return the recorded reply. Raises `CannotFollow` if the present state is not the recorded one."""
         number = next(place for place, other in enumerate(self._operations) if other is operation)
         before = self._states[number - 1] if number else None
         if self._now != before:
@@ -92,12 +92,12 @@ class RecordedOracle:
         return self._now or {}
 
     def restore(self, state: dict[str, Plain]) -> None:
-        """Take over a state, which need not be a recorded one."""
+        """Set the state, which need not be a recorded one."""
         self._now = state
 
 
 def _key(trace: Trace) -> str:
-    """The text of a trace: all that decides what happens in it."""
+    """Return a text of everything that affects what happens in a trace."""
     lines = [f"{key}={value}" for key, value in sorted(trace.settings.items()) if key != "seed"]
     return "".join(f"{line}\n" for line in [*lines, *map(str, trace.operations)])
 

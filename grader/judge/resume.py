@@ -1,20 +1,21 @@
-"""Judge the later calls of a case alone where an earlier call stopped it: from the reference's state.
+"""If a call stopped its case, judge the later calls of the case separately, from the reference's state.
 
-A call that crashes, hangs or refuses stops every case in which it is only a step on the way, and a single defect in it
-would cost nearly all points. So where the harness can build the reference's state itself (`Lab.built`), such a case is
-played again without the call: what stands between two of its calls is a part of its own, which begins in the state
-that the reference has there. The case passes when each part is right, whatever its rule. Where another call goes wrong
-in a part, that is left out too, a few times.
+A call that crashes, hangs or refuses stops every case that uses it on the way to something else, so a single defect in
+it would cost nearly all points. If the harness can build the reference's state itself (`Lab.built`), such a case is
+played again without the call. The operations between two calls that are left out become a part of their own, which
+begins in the reference's state at that place. The case passes if each part is right, whatever its rule. If another call
+goes wrong in a part, it is left out too, a few times.
 
-The program gets a state from which it goes on, never one that is expected of a call that is still to be judged. It can
-only gain: a case that fails again costs what it cost before.
+The program only gets a state to continue from, never the expected state of a call that is still to be judged. It can
+only gain points: a case that fails again costs what it cost before.
 
-That is only for cases that are about another call: the folder of a case says which. Rules about lost memory and calls
-that close everything need the whole case, because what the harness made says nothing about a program.
+This is done only for cases that are about another call; the folder of a case says which call it is about. Rules about
+lost memory and calls that close everything need the whole case, because memory that the harness obtained says nothing
+about the program.
 
-In a process that goes on after a call that went wrong, the whole case is played again, and what the call left is mended
-behind it (`Lab.mend`). Then the case passes when all other calls do exactly what the reference does. The lab says for
-which cases that is fair: for none whose rule would judge the harness's work.
+If the process continues after a failing call (a Python program), the whole case is played again, and the harness mends
+the state after that call (`Lab.mend`). The case passes if all other calls do exactly what the reference does. The lab
+says for which cases this is fair: never if the rule would judge the harness's own work.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from reference.operation import Operation, Trace
 _MOST_OPERATIONS = 20_000
 """The most operations of all parts together."""
 _MOST_ROUNDS = 3
-"""How often a case is played again: behind one call that is left out another may show that it goes wrong."""
+"""How often a case is played again: after one call is left out, another one may turn out to be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class _Part:
     """Operations of a case between two calls that are left out, as a case of its own."""
 
     number: int
-    """That of the case."""
+    """The number of the case."""
     case: Case
 
 
@@ -97,23 +98,23 @@ class _Mended:
     wrong: set[str]
     """The calls that go wrong in it."""
     pokes: dict[int, Operation] = field(default_factory=dict)
-    """What mends the state behind the operation of this number."""
+    """For the number of an operation: the poke that mends the state after it."""
 
     def by_more_than_before(self, mend: Mend) -> bool:
-        """Mend what is known to go wrong; whether that is more than the last time."""
+        """Choose the pokes for the calls that are known to go wrong; return whether they differ from the last time."""
         before, self.pokes = self.pokes, dict(mend(self.case, self.rule, frozenset(self.wrong)))
         return self.pokes != before
 
     @property
     def with_pokes(self) -> Case:
-        """The case to be played."""
+        """The case with the pokes in it."""
         operations = self.case.trace.operations
         pairs = ((operation, self.pokes.get(number)) for number, operation in enumerate(operations))
         mended = tuple(each for pair in pairs for each in pair if each is not None)
         return replace(self.case, trace=replace(self.case.trace, operations=mended))
 
     def first_wrong(self, played: Played) -> str:
-        """The first call that does not do what the reference does and is not mended; "" without one."""
+        """Return the first call that differs from the reference and is not mended; "" if there is none."""
         steps = iter(played.steps)
         for number, operation in enumerate(self.case.trace.operations):
             step = next(steps, None)
@@ -154,18 +155,18 @@ def _pass_when_mended(
 
 
 def _hangs(played: Played) -> bool:
-    """Whether a call used up its time, as it would again."""
+    """Whether a call used up its time; it would do so again."""
     return played.ending is not None and played.ending.verdict is Verdict.TIME_LIMIT_EXCEEDED
 
 
 def _is_stopped(comparison: Comparison) -> bool:
-    """Whether a call did not return, left what nothing follows from, or refused what it must accept."""
+    """Whether a call did not return, left a state that cannot be judged, or refused what it must accept."""
     ended = comparison.end in (End.ENDED, End.UNREADABLE) and not comparison.is_cleanup(comparison.ended_at)
     return ended or comparison.refused is not None
 
 
 def _is_right(comparison: Comparison) -> bool:
-    """Whether every call but the clean-up was right in all that it did: one that pretends has only a right reply."""
+    """Whether every call except the clean-up was right in reply and state: a right reply alone may be pretence."""
     wrong = [deviation.operation for deviation in comparison.deviations]
     first = min([comparison.ended_at, *wrong])
     return first == len(comparison.case.trace.operations) or comparison.is_cleanup(first)

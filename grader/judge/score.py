@@ -1,7 +1,7 @@
-"""Compute points from cases (design: rules and points); one defect costs what it is worth, not everything.
+"""Compute points from cases (cases/README.md, "Points"): one defect costs what it is worth, not everything.
 
-A crash is no leak, and a case that did not run to its end shows no leak: a submission loses no points of `leak` for
-what was not observed. A program that does nothing does not earn those points either, because they are limited to the
+A crash is not a leak, and a case that did not run to its end shows no leak: a submission loses no points of `leak` for
+something that was not observed. A program that does nothing does not earn these points, because they are limited to the
 share that the other rules earned.
 """
 
@@ -21,15 +21,15 @@ HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda findings: findings.leaks,
     Judged.MEMORY_ERROR: lambda findings: findings.memory_errors,
 }
-"""For what is judged in every case: whether the case has such a finding."""
+"""For each kind of rule that is judged in every case: whether a case has such a finding."""
 
 
 def passes(findings: CaseFindings, rule: Rule) -> bool:
-    """Whether the case passes for its rule: its facets are right, everything that must be accepted was accepted, and
-    the program did somewhere what the case is about (grader.judge.work).
+    """Whether the case passes for its rule.
 
-    A case that an earlier call stopped passes too if what follows is right (grader.judge.resume). A case of random
-    traces that became one of them is wrong in it.
+    It does if the rule's facets are right, every call that must be accepted was accepted, and the program did somewhere
+    what the case is about (grader.judge.work). A case that a call stopped on the way also passes if the later calls
+    are right (grader.judge.resume). A case that is a failing random trace never passes.
     """
     return findings.resumed or (findings.comparison.case.seed is None and _passes_whole(findings, rule))
 
@@ -69,13 +69,13 @@ def rule_scores(
 def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, ...]:
     """Return what each rule earned for what was `counted`, with the points, titles and places of this rubric.
 
-    Only what was counted matters, so the scores of a record can be computed again for other points. The rubric must
-    have the same rules, each judged in the same way. Where nothing was counted, nothing is returned.
+    This needs only what was counted, so the scores of a record can be computed again for other points. The rubric must
+    have the same rules, each judged in the same way. The result is empty if nothing was counted.
 
     A rule that is judged in every case earns no greater share than the other rules did (see grader.core.rubric).
-    The build's points are earned only together with some other point. The rule that was diagnosed loses a point even
-    where no case of its own caught the defect: a rule that is named has lost points, and full marks are for programs
-    without a defect. A rule of which no case was chosen (`--case`) can neither earn nor lose points.
+    The build's points are earned only together with some other point. The diagnosed rule loses a point even if none of
+    its own cases caught the defect: a rule that a report names has lost points, and only programs without a defect get
+    full marks. If `--case` selects no case of a rule, the rule can neither earn nor lose points.
     """
     by_rule = {score.rule: score for score in counted}
     if not by_rule:
@@ -102,10 +102,10 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
 
 
 def lose_alike(first: Iterable[RuleScore], second: Iterable[RuleScore]) -> bool:
-    """Whether the same rules lose points, and the same ones have none to lose.
+    """Whether the same rules lose points in both, and the same rules have no points to lose.
 
-    The causes of a record depend on that, and on no other property of its points (`grader.judge.causes.charged`).
-    Points that are only withheld do not count: nothing that was found cost them.
+    The causes of a record depend on nothing else in its points (`grader.judge.causes.charged`). Withheld points do not
+    count as lost, because no finding cost them.
     """
     losers, others = (
         {score.rule: (score.points < score.max_points - score.withheld, score.max_points > 0) for score in scores}
@@ -138,7 +138,7 @@ def _capped(score: RuleScore, cap: int, most: int) -> RuleScore:
 
 
 def _accepts(comparison: Comparison, rule: Rule) -> bool:
-    """Whether everything that must be accepted was accepted; a refused clean-up costs only the rules about it."""
+    """Whether every call that must be accepted was accepted; a refused clean-up costs only the rules about it."""
     at = comparison.refused
     return at is None or (comparison.is_cleanup(at) and not rule.covers_cleanup)
 
@@ -152,7 +152,7 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
 
 
 def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Case], *, builds: bool) -> RuleScore:
-    """Return what was seen of a rule; its points are not computed yet."""
+    """Return the counts of a rule's cases; its points are not computed yet."""
     score = RuleScore(rule=rule.id, title="", handout="", points=0, max_points=0, cases=0, passed=0, judged=rule.judged)
     if rule.judged is Judged.BUILD:
         return replace(score, cases=1, passed=int(builds), weight=1, earned=int(builds))
@@ -168,10 +168,10 @@ def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[
 
 
 def _score(rule: Rule, counted: RuleScore) -> RuleScore:
-    """Return the points of a rule, and the most that it can earn, by its share of weight that passed.
+    """Return the points of a rule, and the most that it can earn, by the share of its weight that passed.
 
-    Both are rounded down. With cases elsewhere the rounding could hide a failing case, so a failing case costs at
-    least one point.
+    Both are rounded down. If some of its cases are run elsewhere, rounding could hide a failing case here, so a failing
+    case costs at least one point.
     """
     weight = max(1, counted.weight + counted.elsewhere)
     most, points = (rule.points * part // weight for part in (counted.weight, counted.earned))

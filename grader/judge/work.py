@@ -1,17 +1,17 @@
-"""Points are earned by showing: what the calls of a program did, and what a case asks to have been shown.
+"""A program earns points only for work: what its calls did, and which work a case asks for.
 
 Every operation is judged from the state that the program itself is in, so a program that never admits a request
-rightly schedules none. It would pass many cases and has shown nothing. So a hand-written case passes for its rule only
-where the program did somewhere what the case is about:
+rightly schedules none. Such a program would pass many cases without doing anything. So a hand-written case passes for
+its rule only if the program somewhere did what the case is about:
 
-- Each pair of a call and a facet that the rule counts, and in which the reference does something in this case, must be
-  shown in some hand-written case of the run: there the call had something to do in that facet, judged from the
-  program's own state, and did something. Whether that was right, the facets judge.
-- Where there is no such pair, each call that the rule is judged at, and that does something in the reference's run,
-  must in this very case have done something where there was something to do.
+- A case asks for each pair of a call and a facet that the rule counts, if the reference's call does something in that
+  facet in this case. The run must show the pair in some hand-written case: the call should have done something in that
+  facet, judged from the program's own state, and did something. Whether that was right is judged by the facets.
+- If there is no such pair, the case asks for each call at which the rule is judged and that does something in the
+  reference's run. In this case itself, the call must have done something when there was something to do.
 
-Random traces show nothing, because another seed would move points. A run that follows the reference byte by byte shows
-all that its case asks for.
+Random traces do not count, because points would then depend on the seed. A run whose records equal the reference's
+shows everything that its case asks for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from grader.runtime.comparison import Comparison, Shown
 
 
 def work(facets: Sequence[Facet], call: str, reply: object, states: tuple[object, object]) -> frozenset[str]:
-    """Return the facets in which a call did something: its reply says something, or the state changed.
+    """Return the facets in which a call did something: its reply has content, or the state changed.
 
     `reply` is None for a call that was refused, `states` are those before and after the call.
     """
@@ -54,9 +54,9 @@ def _in_reply(facets: Sequence[Facet], call: str, reply: object) -> Iterator[str
 
 
 def is_something(value: object) -> bool:
-    """Whether a value says something: it is no bare true, false, null, zero or empty text, and no empty structure.
+    """Whether a value has content: it is not true, false, null, zero, an empty text or an empty structure.
 
-    In a list of lists only those count: [[],[],0] is empty, [0] is a list with a block.
+    If a list contains lists, only these count: [[],[],0] has no content, [0] is a list with a block.
     """
     if isinstance(value, list):
         inner = [item for item in value if isinstance(item, list | dict)]
@@ -72,16 +72,19 @@ def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
 
 
 def asked_calls(case: Case, rule: Rule) -> frozenset[str]:
-    """Return the calls that a case is about: those that do in it what its rule counts, else those that do anything."""
+    """Return the calls that a case is about: those that do something in a facet that its rule counts.
+
+    If there are none, these are all calls that do something and at which the rule is judged.
+    """
     pairs = set(_asked(case))
     counted = frozenset(call for call, facet in pairs if rule.counts(facet, call))
     return counted or frozenset(call for call, _ in pairs if rule.is_judged_at(call))
 
 
 def never_shown(comparison: Comparison, rule: Rule, everywhere: frozenset[Shown]) -> tuple[Shown, ...]:
-    """Return what the case asks for and the run does not show, each as call and facet; the facet "" is any.
+    """Return the pairs of call and facet that the case asks for and the run does not show; the facet "" stands for any.
 
-    `everywhere` is what the run shows in any case.
+    `everywhere` has the pairs that the run shows in any case.
     """
     case = comparison.case
     if not _is_written(comparison) or comparison.follows == len(case.trace.operations):
@@ -94,7 +97,7 @@ def never_shown(comparison: Comparison, rule: Rule, everywhere: frozenset[Shown]
 
 
 def sentence_of(pairs: Sequence[Shown]) -> str:
-    """Say what a case asks for and a program never did."""
+    """Return a sentence that names what a case asks for and the program never did."""
     places: dict[str, list[str]] = {}
     for call, facet in pairs:
         places.setdefault(call, []).extend([facet] if facet else [])
@@ -107,7 +110,7 @@ def _is_written(comparison: Comparison) -> bool:
 
 
 def _asked(case: Case, first: int | None = None) -> Iterator[Shown]:
-    """Yield what the reference does in the case, or in its `first` operations."""
+    """Yield the pairs of call and facet in which the reference does something in the case (its `first` operations)."""
     for operation, facets in zip(case.trace.operations[:first], case.expected.worked, strict=False):
         yield from ((operation.name, facet) for facet in facets)
 

@@ -74,6 +74,25 @@ def test_every_trial_is_run_by_all() -> None:
     assert {trial.name for trial in TRIALS} == modules_of_trials
 
 
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
+_NAMED_FILE = re.compile(r"`([\w./]+/[\w.]+\.(?:py|c|h|toml|md|jinja|js))(?:: ([\w.]+))?`")
+
+
+def test_readmes_name_what_exists() -> None:
+    """Links, and files by their paths from the page, the top or `grader/`, with the names that are said to be there."""
+    dead = []
+    for page in (path for path in house_files() if path.name == "README.md"):
+        text, roots = page.read_text(encoding="utf-8"), (page.parent, ROOT, ROOT / "grader")
+        dead += [f"{here(page, 1)} {link}" for link in _LINK.findall(text) if not (page.parent / link).exists()]
+        for name, inside in _NAMED_FILE.findall(text):
+            file = next((root / name for root in roots if (root / name).is_file()), None)
+            is_pattern = any(part.partition(".")[0].isupper() for part in name.split("/"))
+            if not is_pattern and (file is None or inside.rpartition(".")[2] not in file.read_text(encoding="utf-8")):
+                dead.append(f"{here(page, 1)} {name} {inside}")
+
+    assert dead == []
+
+
 def test_generic_modules_know_no_lab() -> None:
     """Neither its name nor one that it brings along, in code, comments, docstrings and templates."""
     names, known = names_of_labs(), []

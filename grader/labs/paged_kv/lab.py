@@ -42,7 +42,7 @@ FACETS = tuple(
         *("heap", "failing", "choice", "isolation"),
     )
 )
-"""The named parts of a record (design: driver and record)."""
+"""The named parts of a record."""
 
 _MOST_ENGINES = 8
 _MOST_POOL_BYTES = 1 << 20

@@ -48,7 +48,7 @@ def line_of(text: str, part: str) -> int:
 
 
 def test_the_real_rubric() -> None:
-    """Eighteen rules in the design's order of importance, 100 points, one rule for the build."""
+    """Eighteen rules in their order of importance, 100 points, one rule for the build."""
     real = lab().rubric
 
     assert real.max_score == 100

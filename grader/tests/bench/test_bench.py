@@ -56,7 +56,7 @@ def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Pa
 
 @pytest.mark.thorough
 def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line for every target of the design, on few cases and few samples."""
+    """A line for every target of grader/README.md, on few cases and few samples."""
     monkeypatch.setattr(Subject, "samples", lambda _, __: ACCEPTED[:1])
     monkeypatch.setattr(targets, "_EXPENSIVE_ROUNDS", 1)
     groups = {group.title: group.figures for group in targets.full(subject, 1, quiet)}

@@ -1,4 +1,4 @@
-"""What a command does not need is not imported for it: starting must not cost more than grading (design: targets)."""
+"""What a command does not need is not imported for it: starting must not cost more than grading (grader/README.md)."""
 
 from __future__ import annotations
 

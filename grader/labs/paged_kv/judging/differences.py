@@ -1,4 +1,4 @@
-"""Where two records of one operation disagree, facet by facet (design: each rule judges only its own facets)."""
+"""Where two records of one operation disagree, facet by facet: each rule judges only its own facets."""
 
 from __future__ import annotations
 
