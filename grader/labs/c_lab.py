@@ -15,7 +15,7 @@ from grader.assignment.lab import Lab
 from grader.assignment.rubric import load_clauses
 from grader.core.case import Case, JsonValue, Number, Signature, Word
 from grader.core.model import ModelFactory
-from grader.core.plain import EACH, Codec
+from grader.core.plain import EACH, Codec, at, is_unreadable
 from grader.core.rubric import Facet
 from grader.labs.lab_files import load_lab
 from grader.runtime.native import values
@@ -154,11 +154,14 @@ def _settings(settings: Mapping[str, Number], trace: Trace) -> tuple[int, ...]:
 def _places(facets: Sequence[Facet], record: bytes, _: int) -> dict[str, int]:
     """The words of a record by the names that differences have for them. Raises `ValueError` for no record."""
     try:
-        offsets = values.offsets(record)
+        whole, offsets = values.decode(record), values.offsets(record)
     except CannotGoOn as error:
         raise ValueError(str(error)) from error
     named = {}
     for path, word in offsets.items():
+        value = at(whole, path)
+        if isinstance(value, list | dict) and not is_unreadable(value):
+            continue  # many words: that none of them was stored to says nothing
         for facet in facets:
             entry = _entry(facet, path)
             if entry is not None:

@@ -18,7 +18,7 @@ from grader.assignment import case_files
 from grader.assignment.case_selection import select_cases
 from grader.cli import doctor, watch
 from grader.core.closure import closure_of
-from grader.core.errors import CaseFileError
+from grader.core.errors import CaseFileError, InputError
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.rubric import Facet
@@ -243,7 +243,7 @@ def test_a_parameter_without_a_name_is_an_error_of_the_header(tmp_path: Path) ->
     assert stubs["one"].endswith("{ (void)values; (void)text; (void)count; return -1; }")
     assert (stubs["two"], stubs["three"]) == ("int *two(void) { return NULL; }", "void three(Ring *r) { (void)r; }")
     header.write_text("int one(Ring *, int);\n")
-    with pytest.raises(ValueError, match="one has a parameter without a name"):
+    with pytest.raises(InputError, match=r"ring\.h:1: one has a parameter without a name"):
         functions_of(header, {})
 
 

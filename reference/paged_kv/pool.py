@@ -6,6 +6,7 @@ from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 
+from reference.lent import lent_words
 from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE
 
 GUARD_BYTES = BLOCK_SIZE
@@ -14,8 +15,6 @@ block before the first one or behind the last one is there."""
 
 GUARD_WORDS = GUARD_BYTES // KV_SIZE
 """The same in words: the number of the pool's first word in its region."""
-
-_SPREAD = 0x9E3779B1  # odd, so multiplying by it maps 32-bit words one to one
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,5 @@ def region_words(pool_bytes: int) -> int:
 
 @lru_cache(maxsize=256)
 def magic_words(seed: int, number: int, pool_bytes: int) -> bytes:
-    """The first content of the region of engine `number`: another word at every place of every pool.
-
-    Regions have fewer than 2^24 words, so the numbers `number * 2^24 + place` are distinct, and so are the words.
-    The driver computes the same formula.
-    """
-    start = (seed * 0x85EBCA6B + (number << 24)) & 0xFFFFFFFF
-    words = ((start + place) * _SPREAD & 0xFFFFFFFF for place in range(region_words(pool_bytes)))
-    return array("I", words).tobytes()
+    """The first content of the region of engine `number`: another word at every place of every pool."""
+    return lent_words(seed, number, pool_bytes, GUARD_BYTES).tobytes()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.core.case import Signature
+from grader.core.errors import InputError
 from grader.core.model import ModelFactory
 from grader.runtime.protocol import Program
 from grader.system.sandbox import Workspace
@@ -73,13 +74,16 @@ _PARAMETER = re.compile(r"\s*(?:void|.*[\w*]\s*[\s*](\w+)(?:\[\w*\])?)\s*", re.D
 def functions_of(header: Path, refusing: Mapping[str, str]) -> dict[str, str]:
     """Return a stub of each function that a header declares; `refusing` has what some of them return.
 
-    Others return 0 or NULL. Raises `ValueError` for a parameter without a name.
+    Others return 0 or NULL. Raises `InputError` for a parameter without a name.
     """
     stubs = {}
-    for returns, name, parameters in _DECLARED.findall(_COMMENT.sub("", header.read_text(encoding="utf-8"))):
+    text = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), header.read_text(encoding="utf-8"))
+    for declared in _DECLARED.finditer(text):
+        returns, name, parameters = declared.groups()
         named = [match[1] for each in parameters.split(",") if (match := _PARAMETER.fullmatch(each))]
         if len(named) < len(parameters.split(",")):
-            raise ValueError(f"{header}: {name} has a parameter without a name; write one: int {name}(int number);")
+            line = text.count("\n", 0, declared.start()) + 1
+            raise InputError(f"{header}:{line}: {name} has a parameter without a name; name it, as in (int number)")
         unused = "".join(f"(void){each}; " for each in named if each)
         value = refusing.get(name, "NULL" if "*" in returns else "0")
         result = "" if returns.split() == ["void"] else f"return {value}; "

@@ -42,6 +42,13 @@ def other(subject: Subject, folder: Path, source: str) -> Subject:
         return replace(made, cases=subject.cases)
 
 
+def test_the_yardstick_is_the_handouts_command(subject: Subject) -> None:
+    """It finds the header that submissions include."""
+    subject.compile_strictly()
+
+    assert (subject.folder / "bench.o").exists()
+
+
 def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Path) -> None:
     """The same stage, the same result: what is compared is the wrapping alone."""
     reads = "int *volatile p = malloc(4); if (*p == 12345) abort(); free(p);"

@@ -32,7 +32,6 @@ ssize_t harness___getdelim(char **, size_t *, int, FILE *);
 char *harness_strdup(const char *);
 char *harness_strndup(const char *, size_t);
 wchar_t *harness_wcsdup(const wchar_t *);
-void harness_free(void *);
 int harness_fclose(FILE *);
 int harness_fileno(FILE *);
 void harness_refused(const char *, void *);

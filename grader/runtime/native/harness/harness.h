@@ -82,6 +82,7 @@ void close_part(void);
  * most 127 bytes) where it can be read. */
 void reply_number(int64_t value);
 void reply_nothing(void);
+void reply_text(const char *text);
 void reply_pointer(const char *text, const void *address, size_t need);
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -101,5 +102,7 @@ void put_lent(const char *name, int32_t number);
 void harness_fall(void);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
 void *harness_malloc(size_t size);
+/* Free such an allocation, or one that the student's functions hand over to their caller. */
+void harness_free(void *start);
 
 #endif

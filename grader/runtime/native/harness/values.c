@@ -198,16 +198,25 @@ void reply_nothing(void)
     reply.kind = NOTHING;
 }
 
+void reply_text(const char *text)
+{
+    size_t length = strlen(text);
+    if (length >= sizeof reply.text)
+        length = sizeof reply.text - 1;
+    reply.kind = TEXT;
+    memcpy(reply.text, text, length);
+    reply.text[length] = '\0';
+}
+
 void reply_pointer(const char *text, const void *address, size_t need)
 {
     enum pointer pointer = harness_pointer(address, need);
-    reply.kind = pointer == PTR_OK ? TEXT : pointer == PTR_NULL ? NOTHING : UNREADABLE;
+    if (pointer == PTR_OK) {
+        reply_text(text);
+        return;
+    }
+    reply.kind = pointer == PTR_NULL ? NOTHING : UNREADABLE;
     reply.number = (int64_t)pointer;
-    size_t length = reply.kind == TEXT ? strlen(text) : 0;
-    if (length >= sizeof reply.text)
-        length = sizeof reply.text - 1;
-    memcpy(reply.text, length ? text : "", length);
-    reply.text[length] = '\0';
 }
 
 /* ---------------------------------------------------------------- what most labs do not say */
