@@ -3,6 +3,8 @@
 So a copied, moved or overwritten word is told apart from all others. A driver in C makes the same words (harness_lend).
 """
 
+from __future__ import annotations
+
 from array import array
 
 _SPREAD = 0x9E3779B1  # odd, so multiplying by it maps 32-bit words one to one

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from grader.assignment import case_files
 from grader.assignment.input_file import TomlTable
@@ -128,6 +129,20 @@ def load_cases(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*")
         problems = list(grammar.check(cases)) if pattern == "*" else []
         if problems:
             raise InputError("\n".join(f"{folder}: {problem}" for problem in problems))
-        return cases
+        return _shared(cases)
 
     return stored("cases", (str(folder), seed, pattern), files, loaded)
+
+
+def _shared(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases with one object for all equal replies and spans: so they are stored, and made, once."""
+    seen: dict[object, Any] = {}
+
+    def first(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(seen.setdefault(value, value) for value in values)
+
+    return [
+        replace(case, expected=replace(right, replies=first(right.replies), allowed=first(right.allowed)))
+        for case in cases
+        for right in [case.expected]
+    ]

@@ -182,9 +182,9 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
         if built.program is None:
             raise UsageError(f"{path}: {built.findings[0].message}; --submission takes one that builds")
         (folder / lab.source_name).write_bytes(source)
-        for name, header in lab.starter.items():
+        for header in lab.starter.values():
             if header.suffix == ".h":
-                (folder / name).write_bytes(header.read_bytes())
+                (folder / header.name).write_bytes(header.read_bytes())
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
         cases = tuple(case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))

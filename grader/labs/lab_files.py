@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from grader.assignment import mistakes as known_mistakes, rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.assignment.mistakes import NamedMistake
+from grader.assignment.stored import stored
 from grader.core.case import EVERY, Case, Grammar, Number, Signature
 from grader.core.model import ModelFactory
 from grader.core.rubric import Facet, Rubric
@@ -117,19 +118,18 @@ def _read(
     *,
     constants: Mapping[str, int],
 ) -> _Texts:
-    """Return the texts of a folder of cases."""
-    rules, handout = rubric.load(cases / rubric.RUBRIC_FILE, facets, calls, constants), cases / "handout.toml"
-    clauses = rubric.load_clauses(handout, constants)
-    mistakes = known_mistakes.read(
-        cases / "mistakes.toml",
-        calls=calls,
-        facets=facets,
-        rules=rules.ids,
-        clauses=clauses,
-        where=where,
-        constants=constants,
-    )
-    return rules, clauses, rubric.load_situations(handout, constants), mistakes
+    """Return the texts of a folder of cases, from where they are stored: to read them is 1.5 % of a short grading."""
+    rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
+
+    def read() -> _Texts:
+        rules, clauses = rubric.load(rubric_file, facets, calls, constants), rubric.load_clauses(handout, constants)
+        mistakes = known_mistakes.read(
+            known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where, constants=constants
+        )
+        return rules, clauses, rubric.load_situations(handout, constants), mistakes
+
+    of = str(cases), sorted(facets), list(calls), list(where), sorted(constants.items())
+    return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
 
 
 def _call(place: str, *arguments: Any) -> Any:

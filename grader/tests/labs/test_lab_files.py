@@ -1,15 +1,64 @@
-"""The files of a lab cite places that its handout has."""
+"""The files of a lab are read once for each state of them: what is stored is what is in them. They cite its handout."""
 
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from grader.labs import LABS, open_lab
+from grader.assignment import rubric
+from grader.assignment.mistakes import PREDICATES
+from grader.labs import LABS, lab_files, open_lab
+from grader.labs.paged_kv.lab import FACETS, lab
 
 _NUMBERED = re.compile(r"(Constraint|Part|Section|Task)s? (\d[\d.]*(?:(?:, | and | to |-)\d[\d.]*)*)")
 """Places with numbers: "Task 2", "Parts 1 to 3", "Constraints 2, 3 and 5"."""
+
+_FACETS = frozenset(facet.name for facet in FACETS) | {"reply"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the files of a lab, of which nothing is stored yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    for path in lab().cases.glob("*.toml"):
+        shutil.copy(path, folder)
+    return folder
+
+
+def read(folder: Path) -> Any:
+    """Rubric, sentences and known mistakes of the folder."""
+    grammar = lab().grammar
+    return lab_files._read(
+        folder,
+        _FACETS,
+        list(grammar.operations),
+        [*PREDICATES, "takes-too-many-blocks", "no-copy-needed"],
+        constants=grammar.constants,
+    )
+
+
+def never(*_: object, **__: object) -> Any:
+    """In the place of a reader."""
+    raise AssertionError("read again")
+
+
+def test_they_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab has what is in its files, each mistake with its predicate."""
+    first = read(folder)
+    monkeypatch.setattr(rubric, "load", never)
+    rules, clauses, situations, mistakes = read(folder)
+
+    assert (rules, clauses, situations, mistakes) == first
+    assert (rules, clauses, situations) == (lab().rubric, lab().grammar.clauses, lab().situation_words)
+    assert [mistake.hint for mistake, _ in mistakes] == [mistake.hint for mistake in lab().mistakes]
+    assert [bool(where) for _, where in mistakes] == [mistake.where is not None for mistake in lab().mistakes]
+    assert any(where for _, where in mistakes)
 
 
 def parts(handout: str) -> dict[str, str]:

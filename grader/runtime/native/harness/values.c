@@ -127,12 +127,16 @@ void put_text(const char *name, const char *text)
 int put_pointer(const char *name, const void *pointer, size_t need)
 {
     const void *address = NULL;
-    if (!harness_outside(pointer, sizeof address))
+    if (!heap.some_too_small || !harness_outside(pointer, sizeof address))
         memcpy(&address, pointer, sizeof address);
+    reached_by = pointer;
+    if (address == NULL) { /* most are */
+        begin(name, NOTHING);
+        return 0;
+    }
     enum pointer kind = harness_pointer(address, need);
     if (kind == PTR_OK && harness_seen(address))
         kind = PTR_SHARED;
-    reached_by = pointer;
     if (kind != PTR_OK)
         put_unreadable(name, pointer, kind);
     return kind == PTR_OK;
