@@ -77,7 +77,7 @@ class PagedKVModel:
 
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in. Raises `CannotGoOn` when nothing follows from it."""
-        self.oracle.restore(self._repaired(record))
+        self._take_over(self._repaired(record))
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
@@ -127,10 +127,13 @@ class PagedKVModel:
     def _recovered(self, pool: memoryview, blocks: int) -> Engine:
         return RecoveredEngine(pool, blocks, self._blocks)
 
+    def _take_over(self, state: State, blocks: list[int] | None = None) -> None:
+        self._blocks = blocks
+        self.oracle.restore(state)
+
     def _redo(self, start: State | None, operation: Operation, blocks: list[int] | None = None) -> State:
         """Do an operation again from this state, taking these blocks; return the record after it."""
-        self._blocks = blocks
-        self.oracle.restore(start or {})
+        self._take_over(start or {}, blocks)
         self.apply(operation)
         return self._record()
 

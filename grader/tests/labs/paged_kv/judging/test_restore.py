@@ -68,6 +68,25 @@ def test_the_model_does_not_go_on_from_a_broken_state(name: str, line: str) -> N
         model.judge(before, operation(line), before)
 
 
+def test_blocks_that_a_program_chose_are_forgotten_when_a_state_is_taken_over() -> None:
+    """They belong to the call that was judged; the next one takes the first free block."""
+    played = Played(4)
+    before = played.record()
+    played.do("create_sequence 1 5")
+
+    def last_block(record: State) -> None:
+        engine_of(record)["ref_count"] = [0, 0, 0, 1]
+        sequence_of(record, 1)["block_table"][0][0] = 3
+
+    model, chosen = Played(None).model, played.edited(last_block)
+    judgement = model.judge(before, operation("create_sequence 1 5"), chosen)
+    model.restore(chosen)
+    model.apply(operation("create_sequence 2 5"))
+
+    assert [difference.facet for difference in judgement.differences] == ["choice"]
+    assert values.decode(model.record())["state"]["1"]["engine"]["ref_count"] == [1, 0, 0, 1]
+
+
 @pytest.mark.parametrize("line", ["create_sequence 3 5", "append_kv 2 7"])
 def test_the_model_does_not_go_on_when_the_count_of_free_blocks_lies(line: str) -> None:
     """free_local_blocks is above 0, but no block has ref_count 0."""
