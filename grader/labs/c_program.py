@@ -72,7 +72,7 @@ def reproduce(
     closing = list(_closing(operations, operation, calls))
     states = [values.decode(record)["state"] for record in case.expected.records[: operation + 1]]
     lines = list(parts.lines([*range(operation + 1), *closing]))
-    expected = list(parts.flat(("state",), states[-1], states))
+    expected = sorted(parts.flat(("state",), states[-1], states), key=lambda value: value.path.encode())
     template = _environment().get_template(_TEMPLATE.name)
     return template.render(
         title=case.title,
@@ -170,8 +170,11 @@ class _Parts:
         return f"{{2, {len(argument)}, repro_list_{self._listed(argument)}}}"
 
     def _listed(self, ints: Iterable[int]) -> int:
-        self.lists.append(", ".join(map(str, ints)) or "0")
-        return len(self.lists)
+        """Return the number of the list of these ints, which equal ones share."""
+        text = ", ".join(map(str, ints)) or "0"
+        if text not in self.lists:
+            self.lists.append(text)
+        return self.lists.index(text) + 1
 
 
 def _dotted(path: tuple[str, ...]) -> str:

@@ -152,7 +152,7 @@ _MOST_ROWS = 64
 """The most rows of a panel; wrong rows come first, up to `_MOST_WRONG` of them even beyond this number."""
 
 _MOST_WRONG = 60
-_MOST_LINES = 1500
+_MOST_LINES = 2000
 """The most lines of a program that reproduces a case; its checks, its malloc and the driver take 1,000 of them."""
 
 _Key = tuple[int, str]

@@ -142,6 +142,7 @@ int put_pointer(const char *name, const void *pointer, size_t need)
     return kind == PTR_OK;
 }
 
+/* By hand, because it is called for many names of each record. */
 const char *harness_numbered(const char *text, int32_t number)
 {
     enum { ROOM = 64, DIGITS = 10 };
