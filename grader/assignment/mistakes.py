@@ -39,8 +39,6 @@ _NAMES = frozenset(
 )
 """What a hint may name in braces; see `Mistake`."""
 
-_NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))  # memory that a C program got and never set
-
 
 def _wrongly_accepted(judgement: Judgement) -> bool:
     return judgement.expected.refused and not judgement.actual.refused
@@ -56,14 +54,13 @@ def _changes(judgement: Judgement) -> bool:
 
 
 PREDICATES: Mapping[str, Predicate] = {
-    "never-set": lambda judgement: judgement.actual.text == _NEVER_SET,
     "wrongly-accepted": _wrongly_accepted,
     "wrongly-accepted-without-effect": lambda judgement: _wrongly_accepted(judgement) and not _changes(judgement),
     "wrongly-refused": _wrongly_refused,
     "wrongly-refused-without-effect": lambda judgement: _wrongly_refused(judgement) and len(judgement.differences) > 1,
 }
-"""Conditions that the mistakes of every lab may name: a call returned a variable that it never set; it succeeded though
-it must fail, and changed nothing besides; it failed though it must succeed, and left its work undone."""
+"""Conditions that the mistakes of every lab may name: a call succeeded though it must fail, and changed nothing
+besides; it failed though it must succeed, and left its work undone."""
 
 NamedMistake = tuple[Mistake, str]
 """A mistake without its predicate, and the name of that; "" where it has none."""

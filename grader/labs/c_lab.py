@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.assignment.lab import Lab
+from grader.assignment.lab import Lab, Predicate
 from grader.assignment.rubric import load_clauses
 from grader.core.case import Case, JsonValue, Number, Signature, Word
 from grader.core.model import ModelFactory
@@ -32,6 +32,8 @@ _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
 _NO_SETTINGS: Mapping[str, Number] = {}
 _NO_CALLS: Mapping[str, Signature] = {}
 _NO_CONSTANTS: Mapping[str, int] = {}
+_NO_PREDICATES: Mapping[str, Predicate] = {}
+_NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))  # memory as the harness hands it out
 _CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
 HARNESS = Facet("heap", path="heap"), Facet("failing", path="failing")
@@ -73,6 +75,7 @@ def c_lab(
     building: Mapping[str, Signature] = _NO_CALLS,
     constants: Mapping[str, int] = _NO_CONSTANTS,
     smalls: str | Callable[[], Sequence[SmallEngine]] = "",
+    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
@@ -82,7 +85,8 @@ def c_lab(
     names for all parameters. `oracle` is "module:factory", `smalls` makes small engines, or is "module:name" of a
     `grader.labs.small_plain.SmallLines`. `numbers` are what lab_start gets (omitted: the settings of the case),
     `places` the words of a record by the names of differences (omitted: by facets), `building` operations that no case
-    file uses, `others` those of `load_lab`. Raises `RubricError` for wrong files.
+    file uses, `predicates` and `others` those of `load_lab`; mistakes may name "never-set" too. Raises `RubricError`
+    for wrong files.
     """
     project = _project(folder, header, operations)
     calls, numbers = {**operations, **building}, numbers or partial(_settings, settings)
@@ -108,6 +112,7 @@ def c_lab(
         constants=constants,
         facets=facets,
         oracle=oracle,
+        predicates={"never-set": lambda judgement: judgement.actual.text == _NEVER_SET, **predicates},
         runtime=runtime,
         reproduce=partial(_reproduce, project=project, calls=calls, settings=numbers, sentences=sentences),
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",

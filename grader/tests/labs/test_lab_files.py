@@ -38,7 +38,7 @@ def read(folder: Path) -> Any:
         folder,
         _FACETS,
         list(grammar.operations),
-        [*PREDICATES, "takes-too-many-blocks", "no-copy-needed"],
+        [*PREDICATES, "never-set", "takes-too-many-blocks", "no-copy-needed"],
         constants=grammar.constants,
     )
 

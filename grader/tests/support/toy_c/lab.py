@@ -30,6 +30,7 @@ def lab() -> Lab:
         operations=OPERATIONS,
         facets=FACETS,
         oracle=f"{__package__}.engine:Ring",
+        traces=f"{__package__}.traces",
         cases=HERE / "cases",
         smalls=f"{__package__}.small:SMALLS",
     )
