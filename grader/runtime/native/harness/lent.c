@@ -30,7 +30,7 @@ static void take_back(struct lent *one)
     memset(one, 0, sizeof *one);
 }
 
-/* What is lent under a number has the same words in every run; an engine that has such memory has the same formula. */
+/* reference/lent.py has the same formula. */
 void *harness_lend(int32_t number, const struct loan *loan)
 {
     if (number < 0 || number >= MOST_LENT)
