@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grader.core.case import Case, Signature
 from grader.runtime.native import values
 from grader.runtime.native.project import CProject
-from reference.operation import NULL, Operation, Trace
+from reference.operation import NULL, Trace
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +69,7 @@ def reproduce(
     text, clauses = project.driver.read_text(encoding="utf-8"), sentences()
     operations, last = case.trace.operations, case.trace.operations[operation]
     parts = _Parts(case, list(calls), clauses, frozenset(_LENT.findall(text)))
-    closing = list(_closing(operations, operation, calls))
+    closing = list(_closing(case, operation, calls))
     states = [values.decode(record)["state"] for record in case.expected.records[: operation + 1]]
     lines = list(parts.lines([*range(operation + 1), *closing]))
     expected = sorted(parts.flat(("state",), states[-1], states), key=lambda value: value.path.encode())
@@ -97,11 +97,11 @@ def reproduce(
     )
 
 
-def _closing(operations: Sequence[Operation], last: int, calls: Mapping[str, Signature]) -> Iterator[int]:
+def _closing(case: Case, last: int, calls: Mapping[str, Signature]) -> Iterator[int]:
     """Yield the operations after `last` that close what was opened up to there."""
     opened: set[int | None] = set()
-    for number, each in enumerate(operations):
-        if calls[each.name].opens and number <= last:
+    for number, (each, reply) in enumerate(zip(case.trace.operations, case.expected.replies, strict=True)):
+        if calls[each.name].opens and number <= last and not reply.refused:
             opened.add(each.target)
         elif calls[each.name].closes and each.target in opened:
             opened.remove(each.target)
@@ -157,7 +157,7 @@ class _Parts:
         elif isinstance(value, list):
             for place, item in enumerate(value):
                 yield from self.flat((*path[:-1], f"{path[-1]}[{place}]"), item, [])
-        elif value is not None:
+        elif value is not None or not path[-1].endswith("]"):  # most items of lists are null, and go without saying
             yield _Value(_dotted(path), _text(value))
 
     def _argument(self, argument: Any) -> str:
