@@ -1,7 +1,7 @@
-"""Who compares: builds a submission, replays cases on it, compares, diagnoses and reports."""
+"""Grade submissions: build one, replay cases on it, compare it with the reference, diagnose and report."""
 
 __version__ = "0.1.0"
-"""The running code's own, as in pyproject.toml: a bundle's code runs where nothing was installed of it."""
+"""The version of this code, as in pyproject.toml. A bundle needs it here, because its code is not installed."""
 
 NAME = "paged-kv-grader"
-"""The project's."""
+"""The name of the project."""

@@ -1,4 +1,4 @@
-"""`python -m grader` is `grade`."""
+"""Make `python -m grader` do the same as the command `grade`."""
 
 from grader.cli import main
 

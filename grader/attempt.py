@@ -1,4 +1,4 @@
-"""What is known of a submission on its way through the pipeline, and how its steps are taken."""
+"""The data that the steps of one grading pass on, and the function that runs the steps."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from dataclasses import dataclass, field, replace
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
 from grader.core.record import SmallestTrace
-from grader.core.verdict import Advice, RuleScore, Verdict
+from grader.core.verdict import Advice, CallStage, Cause, RuleScore
 from grader.judge.case_findings import CaseFindings
-from grader.judge.causes import Diagnosed
-from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Replayed
-from grader.runtime.protocol import DEFAULTS, Built, GradingOptions, Observations, Program
+from grader.runtime.protocol import DEFAULTS, Built, Comparison, GradingOptions, Observations, Program, Replayed
 from grader.system.sandbox import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What is known of a submission so far; each step fills in its part."""
+    """Everything known about a submission so far. Each step adds what it finds out."""
 
     lab: Lab
     source: Source
@@ -31,28 +28,31 @@ class Attempt:
     work: Workspace
     options: GradingOptions = DEFAULTS
     hidden: Mapping[str, int] | None = None
-    """What cases weigh that are not run here, for the public part."""
+    """If only the public cases run: the weight of the hidden cases, by rule."""
     hand_in: int | None = None
-    """The number of this hand-in, as far as it is known."""
+    """The number of this hand-in; None if it is unknown."""
     relaxed: bool = False
-    """Whether warnings and missing functions are forgiven, to see what the file would have scored."""
+    """Whether the build ignores warnings and missing functions, to compute what the file would have scored."""
     built: Built = field(default=Built(program=None))
     replayed: Replayed = field(default=Replayed(played=(), output=b"", cpu_seconds=0.0))
     observed: Observations = field(default=Observations(comparisons=()))
-    """From the comparison on; instruments add what they see."""
+    """The comparisons, set by `compare`, and what instruments saw, set by later steps."""
     resumed: frozenset[int] = frozenset()
-    """The cases that pass when what follows the call that stopped them is judged alone."""
+    """The numbers of the cases that a call stopped and that pass if the calls after it are judged separately."""
     case_findings: tuple[CaseFindings, ...] = ()
-    diagnosed: Diagnosed = field(default=Diagnosed(causes=(), verdict=Verdict.ACCEPTED))
+    causes: tuple[Cause, ...] = ()
+    """The causes of failing cases, the most likely one first."""
+    stages: tuple[CallStage, ...] = ()
+    """The stage of each call, if something went wrong."""
     advice: tuple[Advice, ...] = ()
-    """Of the steps after the build."""
+    """The advice from the steps after the build."""
     searches: bool = False
-    """Whether a search goes beyond the cases."""
+    """Whether to search for failures beyond the cases."""
     closure: str = ""
     smallest: SmallestTrace | None = None
     scores: tuple[RuleScore, ...] = ()
     optional: OptionalStages = field(default_factory=OptionalStages)
-    """Runs the parts that cannot change points, and collects their failures."""
+    """Runs the stages of the grading that cannot change points, and collects their failures."""
     spent: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -62,19 +62,24 @@ class Attempt:
 
     @property
     def can_run(self) -> bool:
-        """Whether there is a program."""
+        """Whether the build made a program."""
         return self.built.program is not None
 
     @property
     def program(self) -> Program:
-        """What the build made, where it made something (`can_run`)."""
+        """The program that the build made. Only available if `can_run`."""
         assert self.built.program is not None
         return self.built.program
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """What differed, by case; nothing before the comparison."""
+        """The comparison of each case; empty before the step `compare`."""
         return self.observed.comparisons
+
+    @property
+    def first_cause(self) -> Cause | None:
+        """The most likely cause; None if nothing fails."""
+        return self.causes[0] if self.causes else None
 
     def play(self, cases: Sequence[Case]) -> Replayed:
         """Play cases with the program."""
@@ -83,22 +88,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class GradingStep:
-    """One step of a grading. It takes an attempt and returns the next one."""
+    """One step of a grading: a function that takes an attempt and returns the next one."""
 
     says: str
-    """What progress shows meanwhile."""
+    """What the progress display shows while the step runs."""
     take: Callable[[Attempt], Attempt]
     needs_program: bool = True
-    """Whether the step is left out where nothing could be built."""
+    """Whether the step is skipped if the build made no program."""
 
     @property
     def name(self) -> str:
-        """The name of the step in the record's costs."""
+        """The name of the step; the record's `cpu_seconds` have its time as "grader NAME"."""
         return self.take.__name__.removeprefix("_")
 
 
 def run(attempt: Attempt, steps: Sequence[GradingStep], progress: Callable[[str], None] = lambda _: None) -> Attempt:
-    """Take the steps, one after the other, and tell `progress` what each does."""
+    """Run the steps in order. `progress` is called with what each step `says`, before the step runs."""
     for step in steps:
         if attempt.can_run or not step.needs_program:
             progress(step.says)
@@ -107,9 +112,9 @@ def run(attempt: Attempt, steps: Sequence[GradingStep], progress: Callable[[str]
 
 
 def timed(step: GradingStep, attempt: Attempt) -> Attempt:
-    """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing.
+    """Run a step, and add its CPU seconds to `spent`, converted to seconds of a usual machine (grader.system.budget).
 
-    All are seconds of a usual machine, as programs report theirs (`Budget.pace`).
+    CPU seconds of this process count as "grader STEP", those of its programs as "tools" unless the step added them.
     """
     own, all_programs, reported = time.process_time(), _programs(), _reported_seconds(attempt)
     attempt = step.take(attempt)
@@ -122,7 +127,7 @@ def timed(step: GradingStep, attempt: Attempt) -> Attempt:
 
 
 def _programs() -> float:
-    """CPU seconds of all programs that have ended."""
+    """Return the CPU seconds of all child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 

@@ -1,9 +1,9 @@
 """One submission, from path to record, as a tuple of steps. Read `STEPS`: it is the table of contents of the grader.
 
-The other tuples beside it are what is done of that for a first look, for a search, and so on. Each step takes an
-`Attempt` and returns the next one; where nothing could be built, only the steps are taken that need no program. A wrong
-submission travels on as a value; only a broken grader raises. `Attempt.optional` runs what cannot change points, such
-as the search for lines. There a failure is noted in the record, and the grading goes on.
+The other tuples next to it list the steps for a first look, for a search, and so on. Each step takes an `Attempt` and
+returns the next one. If the build makes no program, only the steps that need none run. A wrong submission is a value;
+only a failure of the grader raises an exception. `Attempt.optional` runs the stages that cannot change points, such as
+the search for lines. If one of them fails, the record says so and the grading continues.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, GradingStep, run
 from grader.core.case import Case
-from grader.core.errors import UsageError
-from grader.core.optional_stages import OptionalStage
+from grader.core.errors import OptionalStage, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Judged, RuleScore, Verdict, Visibility
 from grader.judge.case_findings import case_findings, unplaced
-from grader.judge.causes import diagnose
+from grader.judge.causes import diagnose, search_order
 from grader.judge.compare import compare
 from grader.judge.resume import pass_when_resumed
 from grader.judge.score import passes, rule_scores
 from grader.result.assemble import record
-from grader.runtime.observation import Played
-from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
+from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations, Played
 from grader.runtime.runs import has_become_slower
 from grader.search.generated import play_together, shortest_failing
 from grader.system import resources, sandbox
@@ -59,16 +57,15 @@ def grade(
     budget: Budget | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Record:
-    """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
+    """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` if the grader fails.
 
-    With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
-    case_selection). `hand_in` is the number of this hand-in, by which the rubric may limit what students see, None
-    where it is not known. `draw` says how many failing cases get pictures (grader.result.draw_states). `searches`: a
-    search goes beyond the cases, for the reader of a report. `budget` is the time of the submission, by default that of
-    every one. `progress` is told what each step does as it begins.
+    If `cases` are only the public ones, `hidden` has the weights of the others by rule. `hand_in` is the number of this
+    hand-in, by which the rubric may limit what students see; None if it is unknown. `draw` says how many failing cases
+    get pictures (grader.result.draw_states). `searches` says whether to search beyond the cases. `budget` is the time
+    that the submission gets. `progress` is called with what each step does before it begins.
     """
     resources.require(*lab.runtime.tools(options))
-    with _workspace(lab, budget) as work:
+    with workspace(lab, budget) as work:
         attempt = Attempt(
             lab=lab,
             source=source or collect(path, lab.source_name, lab.rubric.judged(Judged.BUILD)),
@@ -87,16 +84,17 @@ def grade(
 def first_look(
     source: Source, lab: Lab, cases: Sequence[Case], options: GradingOptions, *, budget: Budget
 ) -> Record | None:
-    """Return what is soon known of a submission: a record without a score. None: it would show all or nothing.
+    """Return a preview: a record without a score, of the public cases whose operations the case file lists.
 
-    Only the public cases with given operations are played, all in one process, and alone those that go wrong in it.
-    None is returned too where a runtime cannot play many cases in a process, or nothing can be built.
+    Cases of random traces are left out. The other cases are played in one process; those that go wrong are played again
+    alone. Returns None if the preview would equal the full report or be empty, if the runtime cannot play several cases
+    in one process, or if the build makes no program.
     """
     soon = tuple(case for case in cases if case.visibility is Visibility.PUBLIC and case.generated is None)
     if not soon or len(soon) == len(cases) or not lab.runtime.plays_generated:
         return None
     resources.require(*lab.runtime.tools(options))
-    with _workspace(lab, budget) as work:
+    with workspace(lab, budget) as work:
         attempt = run(Attempt(lab=lab, source=source, cases=soon, work=work, options=options), FIRST_LOOK)
     return replace(record(attempt, draw=Drawing.NOTHING), complete=False, score=None) if attempt.can_run else None
 
@@ -104,14 +102,13 @@ def first_look(
 def failed_cases(
     source: Source, lab: Lab, cases: Sequence[Case], *, memory_checker: bool = False
 ) -> frozenset[str] | None:
-    """Return the names of the cases that a submission does not pass; None where there is nothing to run.
+    """Return the names of the cases that a submission does not pass; None if the build makes no program.
 
-    Only what can make a case pass or fail is done: nothing is explained, and no instrument but the harness is used.
-    With `memory_checker` the tool that finds wrong uses of memory looks on too, and no case with one passes. Raises
-    `GraderError` when the grader's side breaks.
+    Only the steps that decide whether a case passes run: no explanations, no instruments. With `memory_checker`, the
+    memory checker runs too, and a case with a memory error does not pass. Raises `GraderError` if the grader fails.
     """
     options = GradingOptions(memory_checker=memory_checker)
-    with _workspace(lab) as work:
+    with workspace(lab) as work:
         attempt = Attempt(lab=lab, source=source, cases=tuple(cases), work=work, options=options)
         attempt = run(attempt, FAILED_CASES)
     if not attempt.can_run:
@@ -133,17 +130,16 @@ def hunted(
     seconds: float,
     budget: Budget | None = None,
 ) -> FailingTrace | None:
-    """Return the smallest trace that fails as the one that `search` finds does; None where it finds none.
+    """Return the smallest trace that fails like the one that `search` finds; None if `search` finds none.
 
-    After so many `seconds` of making it smaller what was reached is returned. No trace leaves the domain of those that
-    `generate` makes. Raises `UsageError` when the submission cannot be built, `GraderError` when the grader's side
-    breaks.
+    The trace is made smaller for at most `seconds`. No trace leaves the domain of the traces that `generate` makes.
+    Raises `UsageError` if the submission cannot be built, `GraderError` if the grader fails.
     """
     from grader.search.hunt import shrink  # noqa: PLC0415
     from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
     resources.require(*lab.runtime.tools(DEFAULTS))
-    with _workspace(lab, budget) as work:
+    with workspace(lab, budget) as work:
         attempt = run(Attempt(lab=lab, source=source, cases=(), work=work), HUNTED)
         if not attempt.can_run:
             raise UsageError(f"{source.name}: it cannot be built, so there is nothing to play; `grade run` shows why")
@@ -154,8 +150,8 @@ def hunted(
         return shrink(player, failing, lambda: time.monotonic() - started > seconds) if failing is not None else None
 
 
-def _workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager[Workspace]:
-    """Make a workspace whose limits of time are those of this machine."""
+def workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager[Workspace]:
+    """Open a private workspace for one grading, whose time limits fit the speed of this machine."""
     pace = lab.runtime.pace()  # first: what is compiled for it is not charged
     return sandbox.workspace(replace(budget or Budget(), pace=pace), tools=lab.runtime.programs)
 
@@ -191,7 +187,7 @@ def _play(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "running the cases")
 def _play_together(attempt: Attempt) -> Attempt:
-    """As `_play`, in few processes."""
+    """Play the cases in few processes. Unlike `_play`, do not replace a random case by its failing trace."""
     replayed = play_together(attempt.cases, attempt.play)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
@@ -211,19 +207,28 @@ def _compare(attempt: Attempt) -> Attempt:
 def _resume(attempt: Attempt) -> Attempt:
     """If a call stopped its case, judge the calls after it separately."""
     spent: list[float] = []
+    budget, since = attempt.work.budget, time.thread_time()
+
+    def compared() -> None:
+        """Leave out what was computed since the last replay: it is limited by the number of operations."""
+        budget.leave_out(budget.own_seconds(since))
 
     def play_cases(cases: Sequence[Case]) -> Sequence[Played]:
+        nonlocal since
+        compared()
         replayed = attempt.play(cases)
         spent.append(replayed.cpu_seconds)
+        since = time.thread_time()
         return replayed.played
 
     resumed = pass_when_resumed(attempt.comparisons, attempt.lab, play_cases)
+    compared()
     return replace(attempt, resumed=resumed, spent=attempt.spent | {"resume": sum(spent)} if spent else attempt.spent)
 
 
 @partial(GradingStep, "looking at the use of memory")
 def _inspect(attempt: Attempt) -> Attempt:
-    """Instruments look at the same cases."""
+    """Run the cases again under the runtime's instruments, such as its memory checker."""
     observed = attempt.lab.runtime.inspect(
         attempt.work,
         attempt.program,
@@ -244,22 +249,23 @@ def _diagnose(attempt: Attempt) -> Attempt:
         resumed=attempt.resumed,
         optional=attempt.optional,
     )
-    return replace(attempt, case_findings=tuple(findings), diagnosed=diagnose(findings, by_call, attempt.lab))
+    causes = diagnose(findings, by_call, attempt.lab)
+    return replace(attempt, case_findings=findings, causes=causes, stages=by_call)
 
 
 @partial(GradingStep, "looking for lines")
 def _pinpoint(attempt: Attempt) -> Attempt:
-    return _pinpointed(attempt, attempt.diagnosed.order)
+    return _pinpointed(attempt, search_order(attempt.causes, attempt.case_findings))
 
 
 @partial(GradingStep, "looking for lines")
 def _pinpoint_first(attempt: Attempt) -> Attempt:
-    """As `_pinpoint`, for the case to show first."""
-    return _pinpointed(attempt, attempt.diagnosed.order[:1])
+    """Search for lines as `_pinpoint` does, but only for the case that the report shows first."""
+    return _pinpointed(attempt, search_order(attempt.causes, attempt.case_findings)[:1], quick=True)
 
 
-def _pinpointed(attempt: Attempt, order: Sequence[int]) -> Attempt:
-    """Look for lines of what went wrong in these cases; diagnose again if any were found."""
+def _pinpointed(attempt: Attempt, order: Sequence[int], *, quick: bool = False) -> Attempt:
+    """Search for the source lines that make the cases in `order` fail. If any are found, diagnose again."""
     observed = attempt.lab.runtime.pinpoint(
         attempt.work,
         attempt.program,
@@ -268,6 +274,7 @@ def _pinpointed(attempt: Attempt, order: Sequence[int]) -> Attempt:
         unplaced=unplaced(attempt.case_findings, order),
         order=order,
         optional=attempt.optional,
+        quick=quick,
     )
     if observed is attempt.observed:
         return attempt
@@ -276,7 +283,7 @@ def _pinpointed(attempt: Attempt, order: Sequence[int]) -> Attempt:
 
 @partial(GradingStep, "counting points", needs_program=False)
 def _score(attempt: Attempt) -> Attempt:
-    cause = attempt.diagnosed.first_cause
+    cause = attempt.first_cause
     scores = rule_scores(
         attempt.case_findings,
         attempt.lab.rubric,
@@ -290,7 +297,7 @@ def _score(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "looking for advice")
 def _advise(attempt: Attempt) -> Attempt:
-    """Comes when the points are counted, so that it cannot cost any."""
+    """Look for advice, such as undefined behaviour. It costs no points: they are counted before this step."""
     if not attempt.options.advise:
         return attempt
     look = partial(
@@ -308,14 +315,14 @@ def _advise(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "searching beyond the cases (the first time ten seconds more)")
 def _search(attempt: Attempt) -> Attempt:
-    """Go beyond the cases, where that is wanted; it cannot cost a point either."""
+    """If `searches`, find a shorter trace for the first cause; if no case fails, play all states of a small engine."""
     if not attempt.searches or attempt.built.findings:  # with findings the report speaks of the build
         return attempt
     return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)
 
 
 def _searched(attempt: Attempt) -> Attempt:
-    from grader.search.beyond import checked, load_closure, smallest  # noqa: PLC0415 - few gradings search
+    from grader.search.hunt import checked, load_closure, smallest  # noqa: PLC0415 - few gradings search
     from grader.search.player import Domain, TracePlayer  # noqa: PLC0415
 
     lab, generate = attempt.lab, attempt.lab.generator()
@@ -323,7 +330,7 @@ def _searched(attempt: Attempt) -> Attempt:
         return attempt
     domain = Domain.of(generate, attempt.cases)
     player = TracePlayer(lab, attempt.work, attempt.program, attempt.seed, domain)
-    cause = attempt.diagnosed.first_cause
+    cause = attempt.first_cause
     if cause is not None:
         case = next(case for case in attempt.cases if case.name == cause.cases[0])
         if case.visibility is not Visibility.PUBLIC:
@@ -337,7 +344,10 @@ def _searched(attempt: Attempt) -> Attempt:
 
 
 def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
-    """What a submission that does not compile would have scored, warnings forgiven and holes stubbed; else nothing."""
+    """Return the scores of a submission that does not compile, with warnings ignored and stubs for missing functions.
+
+    Returns () for any other submission.
+    """
     built = attempt.built
     if attempt.can_run or built.stopped or attempt.source.finding is not None:
         return ()
@@ -350,8 +360,9 @@ def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
 
 
 STEPS = (_build, _play, _compare, _resume, _inspect, _diagnose, _pinpoint, _score, _advise, _search)
-"""The steps of one grading, whatever the language of the submission."""
+"""The steps of one complete grading, in any language."""
 FIRST_LOOK = (_build, _play_together, _compare, _resume, _inspect, _diagnose, _pinpoint_first, _score)
 WOULD_SCORE = (_build, _play, _compare, _inspect, _diagnose, _score)
 FAILED_CASES = (_build, _play, _compare, _resume, _inspect, _diagnose)
+COMPARED = (_build, _play, _compare)
 HUNTED = (_build,)

@@ -1,1 +1,1 @@
-"""What is right: the reference engines. Imports nothing of the grader and reads like the handouts."""
+"""The reference engines, which say what is right. They import nothing of the grader and read like the handouts."""

@@ -11,7 +11,7 @@ Argument = bool | int | float | str | tuple["Argument", ...] | None
 """A value of a case file: a number, a bare word, a list of values; true, false and null as JSON has them."""
 
 NULL = "NULL"
-"""The word for a null pointer, of a handout in C."""
+"""The word for a null pointer in operations of a handout in C."""
 
 _BARE = re.compile(r"[^\W\d][\w.-]*")
 
@@ -28,8 +28,8 @@ class Operation:
     """One call or poke.
 
     `target` is the number of the engine it goes to (None: a NULL engine). `line` is its line in the case file; an
-    operation that the harness adds by itself, such as one that frees everything at the end, is `implicit`.
-    `claim` is the reply that the case's author read from the handout, None where nothing is claimed.
+    operation that the harness adds, such as one that frees everything at the end, is `implicit`. `claim` is the reply
+    that the case's author read from the handout, None if there is no claim.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Operation:
 class Reply:
     """What an operation returned and, when a reference engine made it, why.
 
-    `clause` is the sentence of the handout that decided (a name of the lab's `handout.toml`). `circumstances` are the
-    grader's: the words by which a known mistake recognises this situation, such as "copy-on-write".
+    `clause` is the sentence of the handout that decided (a name of the lab's `handout.toml`). `circumstances` belong to
+    the grader: the words by which a known mistake recognises this situation, such as "copy-on-write".
     """
 
     text: str

@@ -1,6 +1,6 @@
-"""What a grader asks of a reference engine whose states are plain values: operations, states, and to take one over.
+"""The protocol of reference engines whose states are plain values: do an operation, return and take over a state.
 
-An engine reads beside its document: plain data, one method for each operation, named and called as in a case file.
+An engine, to read next to its document, is plain data and a method for each operation, named as in a case file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Plain = None | bool | int | float | str | Sequence["Plain"] | dict[str, "Plain"]
 
 
 class CannotGoOn(Exception):
-    """Nothing follows from the state taken over from a program; the message says what about it cannot be."""
+    """The document does not say what follows a state, such as one of a program. The message says what is impossible."""
 
 
 class CannotPoke(Exception):
-    """A poke does not fit the state it meets."""
+    """A poke does not fit the state."""
 
 
 class Refused(Exception):
     """A document forbids a call. `reply` is what the caller gets: the name of an error class, or a value as JSON.
 
-    It is a class of its own, so that an error of the engine itself never passes for a refusal. `sentence` names the
-    sentence of the document that decided.
+    Only refusals have this class, so that an error of the engine itself never passes for one. `sentence` is the name of
+    the sentence of the document that forbids the call.
     """
 
     def __init__(self, reply: str, sentence: str = "") -> None:
@@ -41,13 +41,13 @@ class Oracle(Protocol):
     """A reference engine."""
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation. Raises `CannotGoOn` where the document no longer says what comes next."""
+        """Do one operation. Raises `CannotGoOn` if the document does not say what comes next."""
 
     def state(self) -> dict[str, Plain]:
-        """All that the document says about the state; each call returns new values."""
+        """Return all that the document says about the state. Each call returns new values."""
 
     def restore(self, state: dict[str, Plain]) -> None:
-        """Take over a state. Raises `CannotGoOn` with a sentence when it cannot be one."""
+        """Set the state to one that `state` describes. Raises `CannotGoOn` with the reason if that is impossible."""
 
 
 OracleFactory = Callable[[Trace], Oracle]
@@ -76,12 +76,12 @@ class Engine(ABC):
         return Reply(text=text_of(value), clause=self._sentence)
 
     def because(self, sentence: str) -> None:
-        """Note the sentence that decides this call."""
+        """Note the name of the sentence that decides this call."""
         self._sentence = sentence
 
     @abstractmethod
     def state(self) -> dict[str, Plain]:
-        """All that the document says about the state."""
+        """Return all that the document says about the state."""
 
     @abstractmethod
     def restore(self, state: dict[str, Plain]) -> None:
@@ -89,7 +89,7 @@ class Engine(ABC):
 
 
 def function(sentence: str, call: Callable[..., Plain]) -> Callable[..., Plain]:
-    """Return a method for an operation that is a function of the document, decided by that sentence."""
+    """Return a method that calls `call`, a function that the document's sentence `sentence` defines."""
 
     def operation(engine: Engine, *arguments: Any) -> Plain:
         engine.because(sentence)

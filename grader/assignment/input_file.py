@@ -1,10 +1,11 @@
-"""Read files that people write: bounded text, the values of TOML with the line of each mistake, and tables key by key.
+"""Read files that people write: text of limited size, and TOML, whose tables are read key by key.
 
-A number of the assignment is written by its name, in braces: `filled` replaces {2*SLOTS+1} by its value.
+Each mistake is reported with its line. Numbers of the assignment are written by name, in braces: `filled` replaces
+{2*SLOTS+1} by its value.
 
-Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
-The messages of `tomllib` are for programmers. So only its position is used, and a sentence for what is at that position
-says what to write instead.
+Parsers of TOML and YAML need more than linear time for some inputs, so the size is checked before anything is parsed.
+The messages of `tomllib` are for programmers. So only its position is used, and a sentence about the text at that
+position says what to write instead.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from grader.core.errors import MOST_SHOWN, FileProblem, InputError
 from grader.core.sanitize import one_line
 
 Refusal = Callable[[list[FileProblem]], InputError]
-"""The exception for the mistakes of a kind of file."""
+"""Makes the exception that reports the mistakes in one kind of file."""
 
 _MOST_SHOWN = 60
 _MOST_BITS = 128
 _MOST_LETTERS = 60
-"""The longest word that is looked up: the time to compare two words grows with the product of their lengths."""
+"""The longest word for which a suggestion is searched: comparing takes time in proportion to both lengths."""
 
 _MOST_BYTES = 256 << 10
-"""Every file of the project is smaller than a quarter of this."""
+"""The most bytes of a file. Every file of the project is smaller than a quarter of this limit."""
 
 _MOST_PARTS = 16
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"^[ \t\[]*+(?:{_PART}\.[ \t]*+){{{_MOST_PARTS}}}", re.MULTILINE)
-"""For a key such as a.b.c.d = 1 the parser's time and memory grow with the square of the number of parts."""
+"""Matches a key with too many parts: for a.b.c.d = 1 the parser's time grows with the square of their number."""
 
 _LINE = re.compile(r"[ \t]*+(?:(?P<open>\[+)(?P<table>[^\[\]]*+)\]|(?P<key>[^\s=\[#][^=]*+)=)")
 _MOST_NAME = 200
 _QUOTES_AND_BLANKS = str.maketrans("", "", "\"' \t")
 
 _EXPRESSION = re.compile(r"""(?<!\{)\{(?=[^{}"]*(?:[A-Z]|\b[a-z]\b))([^{}"]{1,100})\}(?!\})""")
-"""It has a name in capitals, or of one letter; so the other names of a hint, and objects of JSON, are none."""
+"""An expression contains a name in capitals or of one letter. So other names of a hint, and JSON, do not match."""
 _TOKENS = re.compile(r"(?:[A-Za-z_]\w*+|[0-9]{1,9}(?!\w)|//|[-+*%() ])++", re.ASCII)
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -59,11 +60,11 @@ _STATEMENT = re.compile(
     r"""[ \t]*+(?:(?P<table>\[[^#]*\])|(?P<key>[\w."'\- \t]*[\w"'])[ \t]*=[ \t]*(?P<long>'''|\"{3}|\[)?)"""
 )
 _ESCAPE = re.compile(r"\\(?:[uU][0-9a-fA-F]{0,8}|.)$")
-"""An escape that a text ends with."""
+"""An escape at the end of a text."""
 
 
 def read_bytes(path: Path, most: int, error: Refusal) -> bytes:
-    """Return the content of a file. Raises `error` when it cannot be read or has more than `most` bytes."""
+    """Return the content of a file. Raises `error` if it cannot be read or has more than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)  # a device such as /dev/zero never ends
@@ -75,7 +76,7 @@ def read_bytes(path: Path, most: int, error: Refusal) -> bytes:
 
 
 def read_text(path: Path, most: int, error: Refusal, *, advice: str = "") -> str:
-    """Return the content as UTF-8 text whose lines end in a line feed. If it is not UTF-8, the error adds `advice`."""
+    """Return the content as UTF-8 text with line feeds. Raises `error`, with `advice` if the content is not UTF-8."""
     content = read_bytes(path, most, error)
     try:
         text = content.decode("utf-8")
@@ -86,7 +87,7 @@ def read_text(path: Path, most: int, error: Refusal, *, advice: str = "") -> str
 
 
 def short(value: object) -> str:
-    """Return a value from a file as a message shows it: text in quotes, long values shortened."""
+    """Return a value from a file for a message: text in quotes, long values shortened."""
     if isinstance(value, str):
         return f"'{cut(value)}'"
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
@@ -97,14 +98,15 @@ def short(value: object) -> str:
 
 
 def cut(text: str) -> str:
-    """Return text from a file as a message shows it: in one line, and only its beginning when it is long."""
+    """Return text from a file for a message: on one line, and only the beginning of a long text."""
     return one_line(text) if len(text) <= _MOST_SHOWN else f"{one_line(text[:_MOST_SHOWN])}..."
 
 
 def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int:
-    """Return the line of a key, in a table when one is named; for a missing key the table's line, else the first.
+    """Return the line of a key in a table, or in the whole file without `table`.
 
-    `row` counts the tables [[TABLE]] of one name, from 0.
+    Returns the line of the table if the key is missing, and 1 if the table is missing too. `row` is the index of a
+    table [[TABLE]] among those of its name, from 0.
     """
     places, name = _places(text), ("[" if row is None else "[[") + _bare(table)
     if not table:
@@ -114,9 +116,9 @@ def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int
 
 @lru_cache(maxsize=4)  # because a file may have thousands of mistakes
 def _places(text: str) -> dict[tuple[str, int, str], int]:
-    """Return the lines of keys by their table (opening brackets, name), its number among equal ones, and their name.
+    """Map (table, index, key) to the line of the key. `table` is like "[a" or "[[a"; `index` counts equal tables.
 
-    A table itself has no key, and the table "" has every key of the file.
+    The key "" gives the line of the table itself. With the table "", a key gives the first line of any table with it.
     """
     places: dict[tuple[str, int, str], int] = {}
     count: Counter[str] = Counter()
@@ -141,13 +143,13 @@ def _bare(name: str) -> str:
 
 def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
     """Return the line of a mistake, and what to write instead."""
-    import tomllib  # noqa: PLC0415 - most runs find what is in the files stored
+    import tomllib  # noqa: PLC0415 - most runs need no TOML, because its content is stored
 
     if text.startswith("\ufeff"):
         return 1, "the file begins with a byte order mark; save it as UTF-8 without one"
     lines = text.split("\n")
     place = re.search(r"line (\d+), column (\d+)\)$", str(failure))
-    if place is None:  # nothing closes it, so these are the last quotes of their kind
+    if place is None:  # it is not closed, so its opening quotes are the last of their kind
         code = re.sub(r"(?m)^[ \t]*#.*", "", text)
         opening = next((mark for mark in ("'''", '"""', "'") if code.count(mark) % 2), "")
         line = (
@@ -158,7 +160,7 @@ def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
         return line, "what begins here does not end; add its closing quotes or bracket"
     line, column = int(place[1]), int(place[2])
     start, name = _statement(lines, line)
-    with suppress(ValueError, RecursionError):  # what is right alone contradicts a statement before it
+    with suppress(ValueError, RecursionError):  # a statement that is right alone contradicts an earlier one
         tomllib.loads("\n".join(lines[start - 1 : line]))
         return start, f"{name} is defined twice, or adds to a value that is complete; write all of it in one place"
     before, at = "\n".join([*lines[start - 1 : line - 1], lines[line - 1][: column - 1]]), lines[line - 1][column - 1 :]
@@ -166,7 +168,7 @@ def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
 
 
 def _statement(lines: list[str], end: int) -> tuple[int, str]:
-    """Return the line in which the statement begins that goes on until line `end`, and what it defines."""
+    """Return the first line of the statement that ends in line `end`, and what the statement defines."""
     opening = next((quotes for quotes in ("'''", '"""') if quotes in lines[end - 1]), "[")
     for line in range(end, 0, -1):
         match = _STATEMENT.match(lines[line - 1])
@@ -176,7 +178,7 @@ def _statement(lines: list[str], end: int) -> tuple[int, str]:
 
 
 def _what_to_write(before: str, at: str) -> str:
-    """Return what to write instead of a statement that is right `before` a place, and wrong `at` it."""
+    """Return how to correct a wrong statement: `before` is its text up to the mistake, `at` the rest of the line."""
     if at and at[0] != "\t" and not at[0].isprintable():
         return "there is an invisible character in this line; remove it"
     if '"' in before and _ESCAPE.search(before, max(0, len(before) - 10)):
@@ -194,7 +196,7 @@ def _what_to_write(before: str, at: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlTable:
-    """The values of one table; each method reads one key and adds to `problems` why it cannot."""
+    """The values of one table. Each method reads one key; if its value is wrong, it adds a mistake to `problems`."""
 
     path: Path
     text: str
@@ -203,21 +205,21 @@ class TomlTable:
     problems: list[FileProblem]
     """The mistakes in the whole file."""
     name: str = ""
-    """"" for the keys before the first table."""
+    """The name of the table; empty for the keys before the first table."""
     row: int | None = None
     """The index of a table [[NAME]] among those of its name, from 0."""
     error: Refusal
-    """Makes the exception for the mistakes."""
+    """Makes the exception that reports the mistakes."""
     constants: Mapping[str, int] = field(default_factory=dict)
-    """The numbers that texts and numbers of the file may name in braces."""
+    """The numbers that the file may use by name, in braces."""
 
     @classmethod
     def read(cls, path: Path, error: Refusal, constants: Mapping[str, int] | None = None) -> TomlTable:
-        """Return the whole file, which may name these constants.
+        """Return the table of a whole file. Its texts may name `constants` in braces.
 
-        Raises `error` with path and line when it cannot be read or is not TOML.
+        Raises `error` with path and line if the file cannot be read or is not TOML.
         """
-        import tomllib  # noqa: PLC0415 - most runs find what is in the files stored
+        import tomllib  # noqa: PLC0415 - most runs need no TOML, because its content is stored
 
         text = read_text(path, _MOST_BYTES, error)
         line = 1
@@ -237,7 +239,7 @@ class TomlTable:
         raise error([FileProblem(path, line, message)])
 
     def check(self) -> None:
-        """Raise the exception for the mistakes of the whole file, in the order of their lines, if there are any."""
+        """Raise the exception for the mistakes of the whole file, sorted by line, if there are any."""
         if self.problems:
             raise self.error(sorted(self.problems, key=lambda problem: problem.line))
 
@@ -260,7 +262,7 @@ class TomlTable:
                 self.complain(key, f"unknown key {short(self._full(key))}{self.hint(key, known)}")
 
     def string(self, key: str, wanted: str) -> str:
-        """Return the text of a key that must be there; "" when it is missing, blank or not text."""
+        """Return the text of a required key. If it is missing, blank or not text, report that and return ""."""
         value = self.values.get(key)
         if isinstance(value, str) and value.strip():
             return value
@@ -269,11 +271,11 @@ class TomlTable:
         return ""
 
     def sentence(self, key: str, wanted: str) -> str:
-        """Return the text of a key that must be there, with the values of its expressions in their places."""
+        """Return the text of a required key, with its expressions replaced by their values."""
         return self.filled(key, self.string(key, wanted))
 
     def filled(self, key: str, text: str) -> str:
-        """Do what the function `filled` does; report a wrong expression in the line of the key, and return ""."""
+        """Do what the function `filled` does. If an expression is wrong, report it and return ""."""
         try:
             return filled(text, self.constants)
         except ValueError as error:
@@ -281,7 +283,7 @@ class TomlTable:
             return ""
 
     def choice(self, key: str, allowed: Collection[str], default: str = "") -> str:
-        """Return the word of a key, one of `allowed`; "" if it is none of them. Without a default it must be there."""
+        """Return the word of a key. If it is not in `allowed`, or missing without `default`, report this; return ""."""
         value, full = self.values.get(key, default or None), self._full(key)
         if isinstance(value, str) and value in allowed:
             return value
@@ -291,7 +293,7 @@ class TomlTable:
         return ""
 
     def words(self, key: str, allowed: Collection[str] | None = None, example: str = "") -> frozenset[str]:
-        """Return the words of a list, which may be missing; each must be one of `allowed`, where that is given."""
+        """Return the words of a list, which may be missing. Each must be in `allowed`, if that is given."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
             example = example or next(iter(allowed or ()), "")
@@ -304,9 +306,9 @@ class TomlTable:
         return frozenset(value)
 
     def number(self, key: str, number: Number, *, needed: bool = False) -> int | None:
-        """Return a whole number that `number` allows; None when it is missing or not allowed.
+        """Return a whole number that `number` allows; None if the key is missing. Report other values and return None.
 
-        It may be the text of an expression in braces.
+        A text with an expression in braces is a number too. A missing key is reported if it is `needed`.
         """
         value = self.values.get(key)
         if isinstance(value, str) and self.constants and _EXPRESSION.fullmatch(value):
@@ -323,7 +325,7 @@ class TomlTable:
         return value
 
     def switch(self, key: str) -> bool:
-        """Whether the key is true; False when it is missing."""
+        """Return whether the key is true; False if it is missing."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
             self.complain(key, f"{self._full(key)} must be true or false, not {short(value)}")
@@ -347,7 +349,7 @@ class TomlTable:
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 
     def hint(self, word: object, known: Collection[str]) -> str:
-        """Return a suggestion, but only for a mistake that will be shown: finding one takes long."""
+        """Return a suggestion if the mistake will be shown; else "", because finding a suggestion takes long."""
         return suggestion(word, known) if isinstance(word, str) and len(self.problems) < MOST_SHOWN else ""
 
     def _full(self, key: str) -> str:
@@ -355,10 +357,10 @@ class TomlTable:
 
 
 def filled(text: str, numbers: Mapping[str, int]) -> str:
-    """Return the text with the value of each expression in its place, such as {2*SLOTS+1}.
+    """Return the text with each expression, such as {2*SLOTS+1}, replaced by its value.
 
-    An expression names some of `numbers`; where there are none, braces stay as they are. Raises `ValueError` with a
-    message that says what is wrong with an expression.
+    An expression contains names of `numbers`. Without any `numbers`, braces stay as they are. Raises `ValueError` with
+    a message that says what is wrong with an expression.
     """
     return _EXPRESSION.sub(lambda match: str(_value(match[1], numbers)), text) if numbers else text
 
@@ -378,7 +380,7 @@ def _value(expression: str, numbers: Mapping[str, int]) -> int:
 
 @lru_cache(maxsize=256)
 def _parsed(expression: str) -> ast.expr:
-    """Return the tree of an expression: `repeat` computes one expression for many values."""
+    """Return the tree of an expression. Cached, because `repeat` computes one expression for many values."""
     if not _TOKENS.fullmatch(expression):
         raise SyntaxError
     return ast.parse(expression.strip(), mode="eval").body
@@ -397,7 +399,7 @@ def _computed(node: ast.expr, numbers: Mapping[str, int]) -> int:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a known word that is close to this one, as a question to append to a message; "" without one."""
+    """Return a question with a similar known word, to append to a message; "" if no known word is similar."""
     import difflib  # noqa: PLC0415 - only mistakes need it
 
     close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MOST_LETTERS else []

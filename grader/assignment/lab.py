@@ -1,4 +1,4 @@
-"""The definition of an assignment: data, a model, a driver and the texts for its mistakes.
+"""The definition of an assignment (a lab): data, a model, a runtime, and the known mistakes with their hints.
 
 The grader knows no lab by name.
 """
@@ -21,23 +21,23 @@ from reference.operation import Operation, Trace
 from reference.oracle import Generator
 
 ONLY = "only-"
-"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.calls)."""
+"""Prefix of a situation's word: all wrong calls are in the situation, and no right call is (grader.judge.calls)."""
 
 SEVERAL_TARGETS = "several-targets"
-"""The circumstance that a case has more than one engine (or other target of a lab's operations), or had one before."""
+"""The circumstance that a case makes more than one engine (or other target), at once or one after another."""
 
 STORED = "stored"
-"""The circumstance that the call is known to store the wrong value, other than by filling a new table."""
+"""The circumstance that the wrong value was certainly stored by the call, and not by filling a new table."""
 
 Predicate = Callable[[Judgement], bool]
-"""Whether something holds of a judged call. A lab gives its predicates names, for `where` in its known mistakes."""
+"""A condition on a judged call. A lab gives its predicates names, for `where` in its known mistakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One line of a lab's table of mistakes: what was seen, which rule it breaks, and the hint for the student.
+    """An entry of a lab's known mistakes: what was seen, which rule it breaks, and the hint for the student.
 
-    Every given condition must hold; the first matching mistake of the table is used. `hint` may use
+    Every given condition must hold. The first matching entry is used. `hint` may use
     {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
     {reply} (the expected reply), {note} (of the difference) and {message} (the finding's message).
@@ -50,17 +50,16 @@ class Mistake:
     kinds: frozenset[str] = frozenset()
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
-    """Words of the reference's reply, `SEVERAL_TARGETS` in a case with more than one, `STORED` where the wrong value
-    is known to be stored. For a call that was wrongly refused or accepted also `ONLY` with a situation that all such
-    calls share and no right call has."""
+    """Circumstances of the reference's reply, `SEVERAL_TARGETS`, or `STORED`. For a call wrongly refused or accepted
+    also `ONLY` with the word of a situation."""
     tags: frozenset[str] = frozenset()
     part: str = ""
     """A part of the name of the field that differs."""
     clause: str | Mapping[str, str] = field(default="", hash=False)
-    """The name of the broken sentence of the handout; a mapping from call to name where it depends on the call.
-    Omitted: the sentence by which the reference decided."""
+    """The name of the broken sentence of the handout, or a mapping from call to name. If omitted, it is the sentence by
+    which the reference decided."""
     never: frozenset[str] = frozenset()
-    """The mistake matches only if none of these calls did its work in any case, although it had to."""
+    """Calls that did their work in no case, although they should have."""
     where: Predicate | None = None
     """A condition that needs code: one of the lab's predicates."""
 
@@ -70,21 +69,18 @@ def _no_program(case: Case, operation: int) -> str:
 
 
 Charts = Callable[[Trace, Sequence[Mapping[str, Any]], int], Iterable[Chart]]
-"""Draws a trace and the described records after its first operations, which may be a program's: of any content. The
-number is that of the operation to look at, from 1."""
+"""Draws a trace. Takes the trace, the described records after its first operations, and the number (from 1) of the
+operation to look at. The records may be those of a program, with any content."""
 
 
 Mend = Callable[[Case, Rule, frozenset[str]], Mapping[int, Operation]]
-"""Returns for a case, its rule and the calls that go wrong in it what is done behind which operation; nothing where the
-rule would judge the harness's work."""
+"""Takes a case, its rule and the calls that go wrong in it. Returns the operation to do after an operation, by the
+index of that operation; {} if the rule would judge the work of the harness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. `grader.labs.lab_files` makes it of what its author gives and of the files in its folder of cases.
-
-    Another assignment is another instance of this class.
-    """
+    """An assignment. `grader.labs.lab_files` makes it from the author's values and the files in the folder of cases."""
 
     name: str
     title: str
@@ -98,44 +94,44 @@ class Lab:
     """How submissions are built and run."""
     mistakes: tuple[Mistake, ...]
     reproduce: Callable[[Case, int], str] = _no_program
-    """The case up to and including that operation, as a standalone program."""
+    """Returns the case up to and including an operation, as a standalone program. The operation counts from 0."""
     reproduce_command: str = ""
-    """How it is run, beside the submission."""
+    """The command that runs this program next to the submission."""
     generator: Callable[[], Generator | None] = lambda: None
-    """Returns what makes random traces for a search; None: there is nothing, or the reference engine is not here."""
+    """Returns the generator of random traces for a search; None without a generator or a reference engine."""
     smalls: Callable[[], Sequence[SmallEngine]] = tuple
-    """Makes the references of the small engines whose transitions are checked: one, if the runtime restores states."""
+    """Returns the small engines whose transitions are checked; only one if the runtime restores states."""
     random_settings: Callable[[int], dict[str, int]] = lambda _: {}
-    """The settings of the random trace of this number."""
+    """Returns the settings of the random trace with this number."""
     setting_words: Mapping[str, str] = field(default_factory=dict)
-    """What a setting of a trace means, as the end of "In this trace ...". What is not here, or 0, is not told."""
+    """The meaning of a setting of a trace, as the end of "In this trace ...". Other settings are not shown."""
     derived: frozenset[str] = frozenset()
-    """The facets that a reproduction cannot show, because they are worked out of what a submission reports."""
+    """The facets that a reproduction cannot show, because the grader derives them from a log."""
     oracle_files: tuple[Path, ...] = ()
-    """The files of an oracle that is nearly the solution, so that students must not have it."""
+    """The files of the oracle, if it is nearly the solution. Students must not get these files."""
     situation_words: Mapping[str, str] = field(default_factory=dict)
-    """The sentence for each circumstance of a reply, the most informative first; "CALL WORD" has the sentence for that
-    call. Circumstances without a sentence are not told."""
+    """The sentence for each circumstance of a reply, the most informative first. The key "CALL WORD" is for one call.
+    Circumstances without a sentence are not shown."""
     is_odd: Callable[[Trace], bool] = lambda _: False
-    """Whether the set-up is unusual, such as memory at an odd address. Such a case is shown after plain ones."""
+    """Whether the set-up is unusual, such as memory at an odd address. Reports show such a case after plain ones."""
     notation: Mapping[str, str] = field(default_factory=dict)
-    """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
+    """The meaning of short words in operations and replies, for readers of reports. `@2` stands for any `@N`."""
     describe_poke: Callable[[Operation], str] = str
     picture: Callable[[dict[str, Any]], Iterable[StatePart]] = lambda _: ()
-    """A described record as parts of a picture, for reports that draw and for `grade explain`."""
+    """Returns the parts of a picture of a described record, for reports and for `grade explain`."""
     charts: Charts | None = None
-    """The charts of a run."""
+    """Draws the charts of a run; None without charts."""
     labels_hold: Callable[[], bool] = lambda: True
-    """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
-    targets a certain release; with another one its label names more verdicts."""
+    """Whether the labels of the samples were made with the same releases of the tools as this machine has. An attack
+    often targets one release of a tool. With other releases the verdicts in its label's `elsewhere` are allowed too."""
     built: Callable[[Any], Iterable[Operation]] | None = None
-    """The pokes by which the harness builds the state of a model, so that a call can be judged without the calls before
-    it; None: it cannot."""
+    """Returns the pokes with which the harness builds the state of a model, so that a call can be judged without the
+    earlier calls. None if the harness cannot do that."""
     mend: Mend | None = None
-    """The pokes by which the harness mends what calls left that went wrong, where a process goes on behind them; None:
-    it cannot."""
+    """Returns the pokes with which the harness repairs the state after wrong calls, so that a process can continue.
+    None if the harness cannot do that."""
     starter: Mapping[str, Path] = field(default_factory=dict)
-    """The files that students begin with, by name: they build, and earn no points yet."""
+    """The files with which students begin, by name. Their build succeeds, and they earn no points."""
 
     @property
     def source_name(self) -> str:
@@ -143,7 +139,7 @@ class Lab:
         return self.runtime.source_name
 
     def told_settings(self, trace: Trace) -> list[str]:
-        """Return a sentence for each of a trace's settings that has words."""
+        """Return a sentence for each setting of a trace that is not 0 and has a description."""
         return [f"In this trace {words}." for name, words in self.setting_words.items() if trace.settings.get(name)]
 
 
@@ -154,4 +150,4 @@ class Settings(GradingOptions):
     lab: str
     case: str = "*"
     public_only: bool = False
-    """Whether hidden cases are left out; always true where a file replaces them (grader.assignment.case_selection)."""
+    """Whether hidden cases are left out. Always true if `HIDDEN_FILE` replaces them (grader.assignment.case_files)."""

@@ -1,10 +1,10 @@
 """Find the file to grade: a path is the file itself, or a folder that contains it at any depth.
 
-Below the given path no link is followed, in any part of a name, and a file is checked only after it was opened. So a
-person who swaps files during the search cannot make the grader read a file that is not their own.
+Below the given path no link is followed, in any part of a path, and a file is checked only after it was opened. So a
+person who swaps files during the search cannot make the grader read a file of somebody else.
 
-Bundles for students contain the grader, and with it the skeleton that students begin with. So no file in a copy of the
-grader, which is recognised by a file of it, is a submission, however deep the student's own file is.
+Bundles for students contain the grader, and with it the skeleton that students begin with. A copy of the grader is
+recognised by one of its files. No file in it is a submission, even if the student's own file is deeper.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5
 _MOST_HEADERS = 20
 _MARK = "/runtime/protocol.py"
-"""This file in a folder `grader` identifies a copy of the grader, wherever that is."""
+"""This file in a folder `grader` identifies a copy of the grader."""
 _LINK = "is a symbolic link; submit the file itself"
 _POINTER = "is only a pointer of Git LFS; submit the file itself (`git lfs pull` fetches it)"
 _UTF_16 = "is saved as UTF-16, which compilers do not read; save it as UTF-8 (in most editors: Save with Encoding)"
@@ -54,7 +54,7 @@ _NO_SOURCES = {
     rb'\{\s*"(cells|metadata|nbformat)":': "is a Jupyter notebook and no source; export its code to a file",
     rb"version https://git-lfs\.github\.com/": _POINTER,
 }
-"""How files begin that are plainly no source, as patterns, and what to say of them."""
+"""The beginnings of files that are certainly not source, as patterns, and what the message says about them."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -63,31 +63,31 @@ _Levels = list[list[os.DirEntry[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A submission's source, or the finding that says why there is none."""
+    """A submission's source, or the finding that says why there is no source."""
 
     name: str
     file: str = ""
-    """Its path in the folder of that name; empty when the name is the file's own, or there is no file."""
+    """The path of the source in the folder `name`; empty if `name` is the file itself, or there is no file."""
     path: Path | None = None
     content: bytes = b""
     own_headers: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     finding: Finding | None = None
     is_unread: bool = False
-    """Whether there is only a link, a pointer or an archive: what is behind it was not read, and may be right."""
+    """Whether there is only a link, a pointer or an archive, whose content was not read and may be right."""
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 hash of the content; empty when nothing could be read."""
+        """The SHA-256 hash of the content; empty if it could not be read."""
         return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
 
 
 def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Source:
-    """Read the submission at `path`; a mistake in it is a finding, a path that does not exist is a mistake of the user.
+    """Read the submission at `path`. A mistake in the submission is a finding.
 
-    Messages use `name`, the submission's name where it comes from; without a name they use the path.
+    Messages call the submission `name`, or `path` if `name` is empty. `rule` is the rule that a finding breaks.
 
-    Raises `UsageError` when nothing is at `path`, some of it cannot be read, or two files are equally near.
+    Raises `UsageError` if `path` does not exist or cannot be read, or has several source files at the least depth.
     """
     name = name or _readable(path)
     try:
@@ -116,15 +116,15 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         raise UsageError(f"{name}: {missing(source_name)}") from None
     except PermissionError as error:
         raise UsageError(f"{_readable(Path(error.filename or path))}: permission denied") from None
-    except OSError as error:  # such as a name that is too long, or a failing disk: never a score of 0
+    except OSError as error:  # such as a name that is too long or a failing disk; never a score of 0
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
-    """Yield all entries below a folder, level by level, the shallowest first.
+    """Yield all entries below a folder, level by level, the shallowest level first.
 
-    Links to folders and hidden folders are not entered. Raises `OSError` for a folder that cannot be read: the file
-    could be in it.
+    Links to folders and hidden folders are not entered. Raises `OSError` for a folder that cannot be read, because the
+    file could be in it, and `UsageError` if there are too many entries.
     """
     folders = [str(folder)]
     seen = 0
@@ -148,9 +148,9 @@ def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[st
 
 
 def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
-    """Return the names of files below `folder`, on the shallowest level that has any of `names`; else of all levels.
+    """Return those of `names` on the shallowest level below `folder` that has any; else all names on all levels.
 
-    Raises `UsageError` when some of it cannot be read.
+    Raises `UsageError` if a folder cannot be read.
     """
     try:
         levels = [{entry.name for entry in level} for level in _without_graders(list(levels_below(folder, "")))[0]]
@@ -160,15 +160,15 @@ def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
 
 
 def missing(source_name: str) -> str:
-    """Return what is said of a path at which there is nothing."""
+    """Return the message for a path that does not exist."""
     return f"no such file or folder; give the path of {source_name} or its folder"
 
 
 def names_below(folder: Path) -> set[str]:
     """Return the names of all files below `folder`, the folder of a class.
 
-    One student's files must not stop the others: what cannot be read is left out, and there is no limit. A link in the
-    class's own folder is followed. Raises `UsageError` when that folder cannot be read.
+    Folders that cannot be read are skipped, and any number of files is allowed: one student must not stop the others. A
+    link in the class's own folder is followed. Raises `UsageError` if that folder cannot be read.
     """
     try:
         names = {path.name for path in folder.iterdir()}
@@ -189,7 +189,7 @@ def _unreadable(error: OSError, folder: Path) -> UsageError:
 
 
 def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
-    """Return the entries that are in no copy of the grader, and the paths of these copies."""
+    """Return the entries without those in copies of the grader, and the paths of these copies."""
     files = (entry for entry in chain(*levels) if entry.name == "protocol.py" and entry.is_file(follow_symlinks=False))
     graders = [entry.path.removesuffix(_MARK) for entry in files if entry.path.endswith(f"/grader{_MARK}")]
     inside = tuple(f"{grader}/" for grader in graders)
@@ -197,7 +197,7 @@ def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
 
 
 def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
-    """Return advice for a user who may think that the bundle's own skeleton is graded; "" without such a copy."""
+    """Return advice for a user who may think that the bundle's skeleton is graded; "" without a copy of the grader."""
     if not graders:
         return ""
     ours = _readable(Path(graders[0]).relative_to(folder))
@@ -208,7 +208,7 @@ def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
 
 
 def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Source:
-    """Read the file itself, which is below `folder`, and the student's headers beside it."""
+    """Read the file, which is below `folder`, and the student's headers next to it."""
     path = source.path
     assert path is not None
     try:
@@ -237,7 +237,7 @@ def _entered(folder: Path, inner: Path) -> Iterator[int]:
 
 
 def _content(name: str, place: int) -> bytes | str:
-    """Return the content of a file in that folder, or as text the reason why it is not accepted."""
+    """Return the content of a file in the folder `place`, or as text the reason why it is not accepted."""
     try:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
@@ -266,7 +266,7 @@ def _content(name: str, place: int) -> bytes | str:
 
 
 def _headers(place: int) -> dict[str, bytes]:
-    """Return the student's own headers beside the source: they are never used, but explain a failing build."""
+    """Return the student's headers next to the source. They are never used, but explain a failing build."""
     headers: dict[str, bytes] = {}
     with contextlib.suppress(OSError):
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
@@ -295,7 +295,7 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
         for entry in entries
         if (entry.name.lower().endswith(suffix) or stem in entry.name.lower())
         and not entry.name.startswith(".")
-        and entry.name != f"{stem}.h"  # which is there, too, and right
+        and entry.name != f"{stem}.h"  # this header is often there and right
     ]
     listed, packed = (", ".join(_some(folder, paths)) for paths in (similar, archives))
     other = f" (names are case-sensitive); it contains: {listed}" if similar else f", and no other {suffix} file"
@@ -304,7 +304,7 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
 
 
 def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:
-    """Yield the first paths, relative to the folder, and how many more there are."""
+    """Yield the first paths, relative to the folder, and the number of further paths."""
     for path in paths[:_MOST_NAMED]:
         yield _readable(path.relative_to(folder))
     if len(paths) > _MOST_NAMED:

@@ -1,12 +1,12 @@
-"""Values of ours that are computed once and stored between runs: cases that were checked, the closure of an engine.
+"""Keep values of the grader for later runs, if they are expensive to compute: checked cases, an engine's closure.
 
-A stored file is named by a hash of all that it depends on, and begins with a hash of its content: a damaged file is
-replaced, and a grading does not need one. The files are in the grader's private folder (grader.system.folders), to
-which only its user has access, and hold nothing that a submission reported.
+A stored file is named by a hash of everything that it depends on, and begins with a hash of its content. A damaged file
+is replaced, and a grading works without any stored file. The files are in the grader's private folder
+(grader.system.folders), to which only its user has access. They contain nothing that a submission reported.
 
-To hash hundreds of files takes longer than to load what is stored. So a link names the stored file by the sizes and
-times of the files, as Python knows its bytecode. Such a name says what is in a file, except while it is so new that it
-could change again within the same tick of the file system's clock: then the contents are hashed.
+To hash hundreds of files takes longer than to load a stored value. So a link names the stored file by the sizes and
+times of the files, in the way in which Python identifies its bytecode. A file that was changed a moment ago could
+change again within the same tick of the file system's clock. In that case the contents are hashed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _ROOT = Path(__file__).parents[2]
 _ROOMS = ("reference", "grader/core", "grader/assignment", "grader/judge", "grader/labs")
 _NO_CODE_OF_OURS = ("tests", "__pycache__")
 _MOST_FILES = 16
-"""Of each kind; a set of cases has up to 3 MB. The ones written last are kept."""
+"""The most stored files of each kind. A set of cases has up to 3 MB. The newest files are kept."""
 _MOST_BYTES = 1 << 20
-"""Of a file that is hashed; who reads it refuses much smaller ones."""
+"""The most bytes of a file that is hashed. Its readers accept only much smaller files."""
 _SETTLED_SECONDS = 3.0
-"""After its last change a file's times are sure to differ from those after its next one; some systems count in twos."""
+"""After this time, the next change of a file certainly gets another time stamp. Some systems count in 2 s."""
 
 Value = TypeVar("Value")
 
 
 def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Callable[[], Value]) -> Value:
-    """Return what `make` makes of something and of these files, from where it is stored, if it is.
+    """Return the stored value, or call `make` and store its value.
 
-    Its type is the same for a `kind`. It depends on `of`, whose `repr` says it, on the files and on our code.
+    All values of a `kind` have one type. A value depends on the `repr` of `of`, on the files and on the grader's code.
     """
     try:
         by_time = _by_time(kind, of, files())
@@ -60,7 +60,7 @@ def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Cal
     if value is None:
         value = make()
         with contextlib.suppress(OSError, GraderError):
-            if place != _place(kind, of, files()):  # somebody edited a file meanwhile
+            if place != _place(kind, of, files()):  # somebody has edited a file meanwhile
                 return value
         _write(place, value)
     if by_time is not None:
@@ -69,7 +69,7 @@ def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Cal
 
 
 def _by_time(kind: str, of: object, files: Iterable[Path]) -> Path | None:
-    """Return the path of the link for the files with their present sizes and times; None where one is too new."""
+    """Return the path of the link to the value for these sizes and times of files; None if a file changed just now."""
     seen = [*_code_times(), *map(_times, files)]
     if max(looked_at.changed for looked_at in seen) > (time.time() - _SETTLED_SECONDS) * 1e9:
         return None
@@ -77,9 +77,9 @@ def _by_time(kind: str, of: object, files: Iterable[Path]) -> Path | None:
 
 
 def _place(kind: str, of: object, files: Iterable[Path]) -> Path | None:
-    """Return the path for what is made of the files as they are.
+    """Return the path where the value for the current contents of the files is or will be stored.
 
-    None where the code is no longer that which this process has imported, as after an update below `grade watch`.
+    Returns None if the code has changed since this process imported it, as after an update during `grade watch`.
     """
     if tuple(map(_times, _code_files())) != _code_times():
         return None
@@ -94,14 +94,14 @@ def _folder(name: str) -> Path:
 
 
 class _Times(NamedTuple):
-    """A file as the file system knows it, without its content."""
+    """Attributes of a file that show a change of its content."""
 
     path: str
     number: int
     size: int
     written: int
     changed: int
-    """In nanoseconds, as `written`: its content, name or rights. No program can set it."""
+    """The time of the last change of content, name or rights, in nanoseconds, as `written`. No program can set it."""
 
 
 def _times(path: Path) -> _Times:
@@ -111,13 +111,13 @@ def _times(path: Path) -> _Times:
 
 @cache
 def _code_times() -> tuple[_Times, ...]:
-    """The files of the code that decides what is computed, as they were when this process first asked."""
+    """Return the times of the code that computes the values, as they were at the first call in this process."""
     return tuple(map(_times, _code_files()))
 
 
 @cache
 def _code() -> str:
-    """A hash of that code."""
+    """Return a hash of the code that computes the values."""
     return _hash(repr([(str(path), _hash(path.read_bytes())) for path in _code_files()]).encode())
 
 
@@ -125,7 +125,7 @@ def _code_files() -> Iterator[Path]:
     for room in _ROOMS:
         for folder, inner, names in os.walk(_ROOT / room):
             inner[:] = sorted(set(inner).difference(_NO_CODE_OF_OURS))
-            # a header has the numbers of its lab
+            # a header contains the numbers of its lab
             yield from (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".h")))
 
 
@@ -134,7 +134,7 @@ def _hash(content: bytes) -> str:
 
 
 def _read(place: Path) -> Any:
-    """Return the stored value; None when there is none, or when its file was damaged."""
+    """Return the stored value; None if there is no file or if the file is damaged."""
     with contextlib.suppress(OSError):
         content = place.read_bytes()
         size = hashlib.sha256().digest_size
@@ -146,7 +146,7 @@ def _read(place: Path) -> Any:
 
 @contextlib.contextmanager
 def _no_search_for_garbage() -> Iterator[None]:
-    """Inside, thousands of objects are made, and none is garbage."""
+    """Switch the garbage collector off. Loading makes thousands of objects, and none is garbage."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +157,7 @@ def _no_search_for_garbage() -> Iterator[None]:
 
 
 def _write(place: Path, value: object) -> None:
-    """Store a value, where that can be done."""
+    """Store a value, if possible."""
     content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=place.parent) as folder:
         temporary = Path(folder, place.name)
@@ -167,7 +167,7 @@ def _write(place: Path, value: object) -> None:
 
 
 def _link(link: Path, place: Path) -> None:
-    """Make a link to what is stored, where that can be done."""
+    """Make a link to a stored file, if possible."""
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=link.parent) as folder:
         temporary = Path(folder, link.name)
         temporary.symlink_to(place)

@@ -1,1 +1,1 @@
-"""Measure the cost of grading against the alternatives. `scripts/bench` runs it; start reading at __main__.py."""
+"""Measure the cost of grading, and of alternatives to it. `scripts/bench` runs it; start reading at __main__.py."""

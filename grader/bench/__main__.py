@@ -6,13 +6,16 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grader.bench.figures import FigureGroup, as_rows, as_table, exit_code
 from grader.core.errors import ExitCode, GraderError, InputError
 from grader.core.verdict import Verdict
 from grader.labs import LABS
+
+if TYPE_CHECKING:
+    from grader.bench.targets import Figure, FigureGroup
 
 _SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 _DESCRIPTION = """\
@@ -37,15 +40,15 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; it ends with an exit code."""
+    """Run the command, and end the process with an exit code."""
     options = _options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:  # an interrupt may come during the imports, which take a moment
         from grader.bench.subject import prepared  # noqa: PLC0415
-        from grader.bench.targets import full, quick  # noqa: PLC0415
+        from grader.bench.targets import measure  # noqa: PLC0415
 
         with prepared(options.submission, options.lab) as subject:
-            measured = (quick if options.quick else full)(subject, options.rounds, _tell)
+            measured = measure(subject, options.rounds, _tell, quick=options.quick)
         code = report(measured, as_json=options.json)
     except KeyboardInterrupt:
         _tell("")
@@ -58,12 +61,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def report(groups: Sequence[FigureGroup], *, as_json: bool) -> int:
+def report(groups: Sequence[FigureGroup], *, as_json: bool) -> ExitCode:
     """Print the figures and return the exit code."""
     figures = [figure for group in groups for figure in group.figures]
+    rows = [
+        {
+            "name": figure.name,
+            "value": figure.value,
+            "target": None if figure.target is None else figure.target.limit,
+            "held": figure.held,
+        }
+        for figure in figures
+    ]
     _tell("")
-    sys.stdout.write(json.dumps(as_rows(figures), indent=1) + "\n" if as_json else as_table(groups))
-    return exit_code(figures)
+    sys.stdout.write(json.dumps(rows, indent=1) + "\n" if as_json else as_table(groups))
+    return ExitCode.NOT_ACCEPTED if any(figure.held is False for figure in figures) else ExitCode.ACCEPTED
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -85,10 +97,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
+    if int(text) < 1:
         raise argparse.ArgumentTypeError("at least 1")
-    return number
+    return int(text)
 
 
 def _tell(doing: str) -> None:
@@ -96,6 +107,30 @@ def _tell(doing: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{doing}")
         sys.stderr.flush()
+
+
+def as_table(groups: Iterable[FigureGroup]) -> str:
+    """Return the figures as a table for people: one line for each figure, at most 100 columns."""
+    lines = []
+    for group in groups:
+        lines += ["", f"{group.title:52}{'value':>9}  {'single rounds':19}target".rstrip()]
+        lines += [_line(figure) for figure in group.figures]
+    return "".join(f"{line}\n" for line in lines[1:])
+
+
+def _line(figure: Figure) -> str:
+    spread = f"{_shown(figure.low)} .. {_shown(figure.high)}" if figure.low != figure.high else ""
+    status = {None: "", True: "held", False: "MISSED"}[figure.held]
+    target = "" if figure.target is None else str(figure.target)
+    return f"  {figure.name:50}{_shown(figure.value):>9}  {spread:19}{target:11}{status}".rstrip()
+
+
+def _shown(value: float) -> str:
+    """Format a value with enough digits to compare it with a target; a whole number has no decimals."""
+    if value == int(value):
+        return f"{value:,.0f}"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
+    return f"{value:,.{digits}f}"
 
 
 if __name__ == "__main__":

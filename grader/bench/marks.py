@@ -2,8 +2,8 @@
 
     python -I marks.py NOTES run PATH
 
-It is no part of `grade`: functions of it are wrapped here. The own time of this process belongs to the innermost part
-that has begun; the time of other programs to their names.
+This script is no part of `grade`: it wraps functions of `grade`. CPU time of this process counts for the innermost part
+that has begun. CPU time of another program counts for the program's name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 IMPORTS, REST, STARTS = "imports", "options, and what is nowhere else", "start of programs, and their pipes"
-"""Parts of this process that are no stage."""
+"""Names of parts of this process that are no stage of a grading."""
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Clock:
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time inside for this part; what is around goes on afterwards."""
+        """Context manager: count the time inside for this part, then continue with the part before."""
         around = self.begin(name)
         try:
             yield
@@ -46,14 +46,14 @@ class Clock:
             self.begin(around)
 
     def begin(self, name: str) -> str:
-        """Count the time from now on for this part; return the part until now."""
+        """Count the time from now on for part `name`; return the part that ends now."""
         now, before = time.process_time(), self._part
         self.own[before] += now - self._since
         self._part, self._since = name, now
         return before
 
     def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, whose time counts for this part."""
+        """Return the function wrapped so that its time counts for part `name`."""
 
         def timed(*arguments: Any, **options: Any) -> Any:
             with self.part(name):
@@ -63,7 +63,7 @@ class Clock:
 
 
 def main() -> None:
-    """Run the words behind the first, which names the file for the notes."""
+    """Run `grade` with the arguments after the first; the first names the file for the notes."""
     notes = Path(sys.argv.pop(1))
     clock = Clock()
     importing: Any = import_module("importlib._bootstrap")
@@ -105,7 +105,7 @@ def _wrap_stages(clock: Clock) -> None:
 
 
 def _wrap_programs(clock: Clock) -> None:
-    """Wrap the function that starts programs."""
+    """Wrap the function that starts programs, to count the time of each program."""
     process: Any = import_module("grader.system.process")
     run = process.run
 
@@ -126,7 +126,7 @@ def _wrap_programs(clock: Clock) -> None:
 
 
 def _name(arguments: Sequence[str]) -> str:
-    """Return the name of the program that the launcher starts, or of this one where there is no launcher."""
+    """Return the name of the program that the launcher starts, or of the program itself if there is no launcher."""
     words = arguments[arguments.index("--") + 1 :] if "--" in arguments else arguments
     return " ".join([Path(words[0]).name, *(word for word in words[1:] if word == "--version")])
 

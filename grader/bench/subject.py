@@ -1,8 +1,8 @@
 """What is measured: a submission, the lab's cases, two yardsticks, edits of a wrong sample, and a rival.
 
-G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program. What
-`grade watch` waits for between an edit and the first result, that an editor has written its last byte, takes 20 ms or
-more and no CPU time.
+G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program. After
+an edit `grade watch` first waits until the editor has written its last byte. This wait takes 20 ms or more but no CPU
+time, and is not measured.
 
 The rival is a harness that starts a native and a Valgrind process for every case. It does the whole work on the same
 submission and the same cases: it runs the cases, reads the records, and compares them with the reference. It starts
@@ -25,33 +25,31 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.samples import program_of, samples_in
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.closure import Closure
-from grader.core.errors import DriverError, UsageError
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import DriverError, OptionalStages, UsageError
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.report import FORMATS
 from grader.report.document import Document, View
-from grader.report.first_look import first_look
-from grader.runtime.comparison import Comparison, End
+from grader.report.start_here import first_look
 from grader.runtime.native.project import FLAGS, Driver, NativeProgram, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.observation import Replayed
-from grader.runtime.protocol import GradingOptions
-from grader.search.beyond import load_closure
+from grader.runtime.protocol import Comparison, End, GradingOptions, Replayed
+from grader.search.hunt import load_closure
 from grader.system import process, sandbox
 from grader.system.budget import Budget
-from grader.system.process import Command, Completed, Patience
+from grader.system.process import Command, Completed
+from grader.system.process_tree import Patience
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +71,7 @@ for name in sys.argv[1:]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A submission that builds, with a folder for the yardsticks' files."""
+    """A submission that can be built, and a folder for the yardsticks' files."""
 
     path: Path
     lab: Lab
@@ -84,7 +82,7 @@ class Subject:
 
     @property
     def driver(self) -> Driver:
-        """The driver of the lab, which is one of C submissions."""
+        """The driver of the lab, whose submissions must be in C."""
         assert isinstance(self.lab.runtime, NativeRuntime)
         return self.lab.runtime.driver
 
@@ -97,20 +95,20 @@ class Subject:
         command(["valgrind", "-q", "./empty"], self.folder)
 
     def grade(self, cases: Sequence[Case] | None = None) -> Record:
-        """Grade the submission in this process, as a grader that keeps running does."""
+        """Grade the submission in this process, as a long-running grader does."""
         selected_cases = self.cases if cases is None else cases
         return pipeline.grade(self.path, self.lab, selected_cases)
 
     def modules(self, case: Case) -> list[str]:
-        """Return all modules, except Python's own, that such a `grade run` has imported at its end."""
+        """Return all modules, except Python's own, that a `grade run` of this case has imported at its end."""
         names = _python(f"{_RUN}\nprint(*sys.modules)", str(self.path.absolute()), case.name).splitlines()[-1].split()
         return [name for name in names if name.partition(".")[0] not in (*sys.stdlib_module_names, "__main__")]
 
     def start_and_import(self, modules: Sequence[str]) -> None:
         """Run an interpreter that imports these modules and ends.
 
-        They come from bytecode, as in all runs but a user's first: the children write it, whatever this process's
-        environment says (PYTHONDONTWRITEBYTECODE), and `modules` was called before.
+        The modules are loaded from bytecode, as in all runs but a user's first. Call the method `modules` before: its
+        process writes the bytecode, even if this process has PYTHONDONTWRITEBYTECODE.
         """
         _python(_IMPORT, *modules)
 
@@ -121,7 +119,7 @@ class Subject:
         return replay(fresh, tested, cases, driver=self.driver)
 
     def walk(self) -> None:
-        """Walk through the closure of the small engine."""
+        """Walk through the closure of the small engine. Raises `DriverError` if the submission differs from it."""
         closure = load_closure(self.lab)
         assert isinstance(closure, Closure)
         with sandbox.workspace() as work:
@@ -148,7 +146,7 @@ class Subject:
         return [compare(played, self.lab.model) for played in replayed.played]
 
     def samples(self, verdict: Verdict) -> list[Path]:
-        """The labelled submissions with this verdict."""
+        """Return the labelled submissions with this verdict."""
         return sorted((ROOT / "submissions" / self.lab.name / verdict).iterdir())
 
 
@@ -173,7 +171,7 @@ def _python(program: str, *arguments: str) -> str:
 
 @contextlib.contextmanager
 def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
-    """Build the submission and the files for the yardsticks. Raises `UsageError` when it does not build."""
+    """Yield the submission, built, with the files for the yardsticks. Raises `UsageError` if the build fails."""
     lab = open_lab(lab_name)
     source = collect(path, lab.source_name, rule="").content
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
@@ -198,7 +196,7 @@ _WITHOUT_TOOL = GradingOptions(memory_checker=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditedSample:
-    """A copy of a wrong labelled submission, edited again and again; each content is a new one."""
+    """A copy of a wrong labelled submission that is edited again and again; no two edits give the same content."""
 
     lab: Lab
     cases: tuple[Case, ...]
@@ -206,11 +204,11 @@ class EditedSample:
     content: bytes
     numbers: Iterator[int] = field(default_factory=count)
     seconds: list[float] = field(default_factory=list)
-    """By the clock, of all edits so far."""
+    """The wall seconds from each edit so far to its first result."""
 
     @classmethod
     def of(cls, lab: Lab, samples: Path, folder: Path) -> EditedSample:
-        """Copy the first sample with a wrong answer to a new folder in this one."""
+        """Copy the first sample with a wrong answer into a new folder inside `folder`."""
         labelled = samples_in(samples / lab.name, lab.source_name)
         wrong = next(sample for sample in labelled if sample.parent.name == Verdict.WRONG_ANSWER)
         file = folder / lab.name / lab.source_name
@@ -219,7 +217,7 @@ class EditedSample:
         return cls(lab=lab, cases=cases, file=file, content=program_of(wrong, lab.source_name))
 
     def edit(self) -> None:
-        """Save a new content, grade it as far as the first result needs it, and make its page."""
+        """Save new content, grade it up to the first result, and make the page with this result."""
         comment = "\n/* {} */\n" if self.lab.runtime.language == "c" else "\n# {}\n"
         self.file.write_bytes(self.content + comment.format(next(self.numbers)).encode())
         started = time.monotonic()
@@ -254,7 +252,7 @@ class PlainFolder(Workspace):
         channels: int = 0,
         variables: Mapping[str, str] = NO_VARIABLES,
     ) -> Completed:
-        """Run the same programs with the same input; files in memory replace the pipes."""
+        """Run the program with the input that a sandbox would give it; files in memory replace the pipes."""
         with ExitStack() as stack:
             ends = []
             for content in [*feeds, *[b""] * channels]:
@@ -285,7 +283,7 @@ class PlainFolder(Workspace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InPlace(NativeProgram):
-    """A program that is put into the folder only once."""
+    """A program that is written into the folder only if it is not there yet, not again before every use."""
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
         name = "checked" if checked else "program"
@@ -293,7 +291,7 @@ class _InPlace(NativeProgram):
 
 
 def plain(folder: Path, name: str) -> PlainFolder:
-    """Make a fresh folder inside this one."""
+    """Make a new folder inside `folder`."""
     inner = folder / name
     inner.mkdir()
     return PlainFolder(folder=inner, user=None)
@@ -317,4 +315,4 @@ def naive(subject: Subject, work: Workspace, program: NativeProgram, cases: Sequ
 def _fine(subject: Subject, work: Workspace, program: NativeProgram, case: Case) -> bool:
     (comparison,) = subject.compare(subject.replay(work, [case], program))
     checked = subject.memcheck(work, [case], program)
-    return comparison.end is End.REACHED and not comparison.deviations and not checked.counted and not checked.stopped
+    return comparison.end is End.REACHED and not comparison.wrong and not checked.counted and not checked.stopped

@@ -1,16 +1,25 @@
-"""The figures: the candidates that they need, and how they are computed from the measurements.
+"""The figures: what is measured for them, how they are computed, and their targets.
 
-Every figure but the stages has a target. The stages are the parts of the whole grading.
+CPU time is user + system time of this process and of all children that it waited for, as getrusage reports it. On a
+machine with other load the CPU times of two candidates vary together, so their quotient stays stable.
 
-`grade run` from the shell is measured by process and stage, in lines of CPU time that add up to the whole. The scripts
-run as they are, but for the last line of `scripts/grade`: there the interpreter runs `marks.py`, which runs the grader
-and notes what its parts use.
+Every figure has a target, except wall times and the stages, which are parts of one grading.
+
+`grade run` from the shell is measured by process and stage, in figures of CPU time that add up to the whole run. The
+scripts run unchanged except for the last line of `scripts/grade`: there the interpreter runs `marks.py`. It runs the
+grader and notes how much CPU time its parts use.
+
+`pyperf` is not used: it measures one piece of work after the other, by wall time, each in processes of its own. It does
+not count the CPU time of children, in which nearly all of a grading is spent.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import resource
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,36 +31,131 @@ from pathlib import Path
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
 from grader.attempt import Attempt, run
-from grader.bench.figures import (
-    Candidate,
-    Figure,
-    FigureGroup,
-    Target,
-    Tell,
-    best,
-    cpu_of,
-    median,
-    ratio,
-    rounds_of,
-    worst,
-)
 from grader.bench.subject import ROOT, EditedSample, Subject, dynamic, naive, plain
-from grader.classroom.fingerprint import grading_plan
-from grader.classroom.workers import ProcessPool, Task, grade
+from grader.classroom.workers import ProcessPool, Task, grade, grading_plan
 from grader.core.case import Case
-from grader.core.errors import DriverError
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import DriverError, OptionalStages
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab, present
 from grader.runtime.native.runtime import NativeObservations
-from grader.search.beyond import checked, load_closure
+from grader.search.hunt import checked, load_closure
 from grader.search.player import Domain, TracePlayer
 from grader.system import process, sandbox
-from grader.system.process import Patience
+from grader.system.process_tree import Patience
+
+Work = Callable[[], object]
+Tell = Callable[[str], None]
+"""A function that shows its argument, a description of the work that begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Work to measure; an expensive candidate is measured in the first `most` rounds only."""
+
+    name: str
+    work: Work
+    most: int = 1_000_000
+
+
+def rounds_of(candidates: Sequence[Candidate], rounds: int, tell: Tell) -> dict[str, list[float]]:
+    """Return the CPU seconds of each candidate in each round; each round runs the candidates in another order."""
+    taken: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
+    order = random.Random(0)
+    for number in range(rounds):
+        due = [candidate for candidate in candidates if number < candidate.most]
+        for candidate in order.sample(due, len(due)):
+            tell(f"round {number + 1} of {rounds}: {candidate.name}")
+            taken[candidate.name].append(cpu_of(candidate.work))
+    return taken
+
+
+def cpu_of(work: Work) -> float:
+    """Run `work`; return the CPU seconds of this process and of the children that it waited for."""
+    before = _cpu()
+    work()
+    return _cpu() - before
+
+
+def _cpu() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The limit that a figure must not exceed, or must at least reach."""
+
+    limit: float
+    at_least: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether the value meets the target; a value equal to the limit does."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.limit:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure: its name, its value, the range of single rounds, and the target if it has one."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    target: Target | None = None
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the target is met; None without a target."""
+        return None if self.target is None else self.target.holds(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureGroup:
+    """Figures that belong together, under a title."""
+
+    title: str
+    figures: tuple[Figure, ...]
+
+
+def ratio(name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None) -> Figure:
+    """Return the median of each round's quotient; rounds in which only one of the two was measured do not count."""
+    values = [a / b for a, b in zip(above, below, strict=False)]
+    return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values), target=target)
+
+
+def median(name: str, values: Sequence[float]) -> Figure:
+    """Return the median of values that are no quotients; it has no target, because it depends on the machine."""
+    return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values))
+
+
+def best(
+    name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
+) -> Figure:
+    """Return the smallest of `above` divided by the smallest of `below`, less `minus` (1: only the extra part counts).
+
+    Other load on the machine only adds time. Use this for candidates that differ by less than single rounds do.
+    """
+    rounds = [a / b - minus for a, b in zip(above, below, strict=True)]
+    return Figure(
+        name=f"{name} (best of {len(rounds)})",
+        value=min(above) / min(below) - minus,
+        low=min(rounds),
+        high=max(rounds),
+        target=target,
+    )
+
+
+def worst(name: str, values: Sequence[float], *, target: Target | None = None) -> Figure:
+    """Return the largest value; a median would hide a single value that is too large."""
+    return Figure(name=name, value=max(values), low=min(values), high=max(values), target=target)
+
 
 SHELL_RUN, SCRIPTS = "`grade run` from the shell", "scripts/grade and scripts/setup"
 START = "interpreter: start"
@@ -59,36 +163,36 @@ START = "interpreter: start"
 _PYTHON, _STARTED = 'exec "', '-m grader "$@"'
 _MARKS = Path(__file__).with_name("marks.py")
 _LEAST = 0.01
-"""G: what takes less is added up in one line."""
+"""In units of G: parts that take less are added up in one figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """`scripts/grade run` of a submission, and what its runs have used so far."""
+    """`scripts/grade run` of a submission, and the CPU time of its runs so far."""
 
     scripts: Path
-    """The folder of scripts."""
+    """The folder that contains the script `grade`."""
     submission: Path
     notes: Path
-    """A file to write to."""
+    """The file for the notes of `marks.py`."""
     parts: list[dict[str, float]] = field(default_factory=list)
-    """Of each run the CPU seconds by part; what is left over is missing."""
+    """For each run the CPU seconds by part; they do not add up to the whole run."""
 
     def candidates(self) -> list[Candidate]:
-        """Return the whole, and the scripts alone, for the same rounds."""
+        """Return two candidates for the same rounds: the full run, and a run of only its shell scripts."""
         return [Candidate(SHELL_RUN, self.run), Candidate(SCRIPTS, self.look)]
 
     def run(self) -> None:
-        """Grade."""
+        """Run the scripts and the grader, and note the CPU seconds of the parts."""
         whole = cpu_of(partial(self._shell, _STARTED, f'"{_MARKS}" "{self.notes}" "$@"', (0, 1)))
         self.parts.append(_parts(json.loads(self.notes.read_text(encoding="utf-8")), whole))
 
     def look(self) -> None:
-        """Run the scripts up to the start of the interpreter."""
+        """Run only the shell scripts: `scripts/grade` exits where it would start Python."""
         self._shell(_PYTHON, f"exit; {_PYTHON}", (0,))
 
     def _shell(self, before: str, after: str, codes: tuple[int, ...]) -> None:
-        """Run `scripts/grade` with these words replaced. Raises `DriverError` when it does not end as it must."""
+        """Run `scripts/grade` with `before` replaced by `after`. Raises `DriverError` for an unexpected exit code."""
         script = self.scripts / "grade"
         text = script.read_text(encoding="utf-8")
         if text.count(before) != 1:
@@ -103,7 +207,7 @@ class ShellRun:
             raise DriverError(f"scripts/grade: {done.stderr.decode(errors='replace')}")
 
     def group(self, taken: Mapping[str, list[float]]) -> FigureGroup:
-        """Return the whole and its lines; `taken` has the CPU seconds of G and of the candidates in each round."""
+        """Return figures of the full run and of its parts; `taken` has the CPU seconds of the unit G and all else."""
         unit, scripts = taken["G"], taken[SCRIPTS]
         whole = ratio("the whole / G", taken[SHELL_RUN], unit)
         rows = [
@@ -123,7 +227,7 @@ class ShellRun:
 
 
 def _parts(notes: Mapping[str, Any], whole: float) -> dict[str, float]:
-    """Return the CPU seconds of a run by part; the start includes the scripts, which ran in the same process before."""
+    """Return the CPU seconds of a run by part; `START` includes the shell scripts, which run in the same process."""
     own = notes["own"]
     return {
         START: notes["start"] + notes["before"],
@@ -136,13 +240,13 @@ def _parts(notes: Mapping[str, Any], whole: float) -> dict[str, float]:
 GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
 CLOSURE_G, EDIT_G, EDIT_STARTS = Target(3), Target(4), Target(34)
 EDIT_STARTS_SLOW = {"offload": Target(97)}
-"""Of a lab whose states the grader derives of what programs log, which takes most of the time."""
+"""The target of a lab where most time goes into deriving states from the logs of programs."""
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, PYTHON_STARTS = Target(0.1), Target(3), Target(2), Target(250)
 TRANSITIONS_STARTS = Target(200)
-"""Two seconds, where an interpreter that does nothing takes 10 ms."""
+"""About two seconds, because the start of an interpreter takes 10 ms."""
 PYTHON_STARTS_QUICK = {"block_pool": Target(177), "scheduler": Target(204)}
-"""Of labs whose calls are short; the others' programs and the derived states of offload take longer."""
+"""The targets of labs whose calls are short. In hybrid the programs take longer, in offload the derived states."""
 
 _EVERY = 20
 """The naive harness plays every twentieth case, because all cases take a minute."""
@@ -154,62 +258,51 @@ _ATTACK = "hostile_"
 grader.tests.trials.hostile_levels measures them."""
 
 
-def quick(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
-    """Measure the cost of grading and of starting, the Valgrind processes, and the Python labs."""
-    with _edited() as samples:
-        shell = _shell(subject)
-        taken, stages = _rounds(subject, [*_own(subject, samples), *shell.candidates()], rounds, tell)
-        figures = [*_grading(subject, taken), _processes(subject), *_python_labs(samples, rounds, tell)]
-    return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages), shell.group(taken)]
-
-
-def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
-    """Measure every target."""
+def measure(subject: Subject, rounds: int, tell: Tell, *, quick: bool = False) -> list[FigureGroup]:
+    """Measure every target; with `quick` only the cost of gradings and starts, Valgrind processes and Python labs."""
     sample = subject.cases[::_EVERY]
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work, _edited() as samples:
         folder = Path(name)
-        rival = partial(naive, subject, plain(folder, "naive"), dynamic(subject), sample)
-        shell = _shell(subject)
-        candidates = [*_own(subject, samples), *shell.candidates(), Candidate("naive", rival, _EXPENSIVE_ROUNDS)]
+        shell = ShellRun(ROOT / "scripts", subject.path, subject.folder / "notes.json")
+        candidates = [*_own(subject, samples), *shell.candidates()]
+        if not quick:
+            rival = partial(naive, subject, plain(folder, "naive"), dynamic(subject), sample)
+            candidates.append(Candidate("naive", rival, _EXPENSIVE_ROUNDS))
         taken, stages = _rounds(subject, candidates, rounds, tell)
-        passes = [
-            Candidate("sandboxed", partial(subject.memcheck, work, subject.cases)),
-            Candidate("plain", partial(subject.memcheck, plain(folder, "bare"), subject.cases)),
-        ]
-        checked = rounds_of(passes, 2 * rounds, tell)
-        python_labs = _python_labs(samples, rounds, tell)
-    figures = [
-        *_grading(subject, taken),
-        _against(subject, sample, taken),
-        _processes(subject),
-        best("sandbox: extra CPU of memcheck", checked["sandboxed"], checked["plain"], minus=1.0, target=SANDBOX),
-        _hanging(subject, tell),
-        *python_labs,
-    ]
-    if len(os.sched_getaffinity(0)) > 1:
+        figures += _grading(subject, taken)
+        figures += [] if quick else [_against(subject, sample, taken)]
+        figures.append(_processes(subject))
+        if not quick:
+            passes = [
+                Candidate("sandboxed", partial(subject.memcheck, work, subject.cases)),
+                Candidate("plain", partial(subject.memcheck, plain(folder, "bare"), subject.cases)),
+            ]
+            both = rounds_of(passes, 2 * rounds, tell)
+            extra = "sandbox: extra CPU of memcheck"
+            figures.append(best(extra, both["sandboxed"], both["plain"], minus=1.0, target=SANDBOX))
+            figures.append(_hanging(subject, tell))
+        figures += _python_labs(samples, rounds, tell)
+    if not quick and len(os.sched_getaffinity(0)) > 1:
         figures.append(_efficiency(subject.path, subject.lab.name, rounds, tell))
     return [FigureGroup("Targets", tuple(figures)), _seconds(samples), _stages(taken, stages), shell.group(taken)]
 
 
-def _shell(subject: Subject) -> ShellRun:
-    return ShellRun(ROOT / "scripts", subject.path, subject.folder / "notes.json")
-
-
 @contextmanager
 def _edited() -> Iterator[dict[str, EditedSample]]:
-    """Yield a sample of each lab that is edited, by the lab's name."""
+    """Yield by name of each lab a sample to edit."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         yield {lab: EditedSample.of(open_lab(lab), ROOT / "submissions", Path(name)) for lab in present()}
 
 
 def _seconds(samples: Mapping[str, EditedSample]) -> FigureGroup:
-    """The time by the clock: on a quiet machine at most 0.7 s for C, and 0.3 s for Python without derived states."""
+    """Return wall seconds from edit to result; the aim is at most 0.7 s for C and 0.3 s for most Python labs."""
     figures = (median(f"{lab}, wall seconds", sample.seconds) for lab, sample in samples.items())
     return FigureGroup("From an edit to the first result", tuple(figures))
 
 
 def _own(subject: Subject, samples: Mapping[str, EditedSample]) -> list[Candidate]:
-    """The yardsticks and the grader itself."""
+    """Return as candidates the yardsticks G and V (grader.bench.subject) and the parts of the grader itself."""
     return [
         Candidate("G", subject.compile_strictly),
         Candidate("V", subject.empty_under_valgrind),
@@ -255,7 +348,7 @@ def _stages(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Fi
 
 
 def _against(subject: Subject, sample: Sequence[Case], taken: dict[str, list[float]]) -> Figure:
-    """Scale the rival, which played a sample of the cases: it compiles once, and the rest grows with the cases."""
+    """Divide the naive harness's time by ours. It played only `sample`, so its time after compiling is scaled up."""
     scale = len(subject.cases) / len(sample)
     whole = [compiled + scale * seconds for compiled, seconds in zip(taken["G"], taken["naive"], strict=False)]
     name = f"naive ({len(sample)} of {len(subject.cases)} cases, scaled) / ours"
@@ -272,7 +365,7 @@ def _processes(subject: Subject) -> Figure:
 
 
 def _hanging(subject: Subject, tell: Tell) -> Figure:
-    """Measure the labelled submissions that never end, except attacks."""
+    """Grade the labelled submissions that never end, except attacks; return the figure of the slowest."""
     paths = [path for path in subject.samples(Verdict.TIME_LIMIT_EXCEEDED) if not path.name.startswith(_ATTACK)]
     seconds = []
     for path in paths:
@@ -284,7 +377,7 @@ def _hanging(subject: Subject, tell: Tell) -> Figure:
 def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -> list[Figure]:
     """Divide the CPU seconds of Python submissions by those of an interpreter that does nothing.
 
-    Right ones are graded, and checked in their small engines; wrong ones are edited up to the first result.
+    Right ones are graded, and checked in the lab's small engines. Wrong ones are edited and graded to the first result.
     """
     names = [name for name in present() if LABS[name].source_name.endswith(".py")]
     start = partial(
@@ -300,42 +393,25 @@ def _python_labs(samples: Mapping[str, EditedSample], rounds: int, tell: Tell) -
         checks = [Candidate(f"transitions of {name}", _small_engines(open_lab(name), stack)) for name in names]
         taken = rounds_of([*gradings, *edits, *checks, Candidate("interpreter", start)], rounds, tell)
     starts = taken["interpreter"]
-    per_start = partial(ratio, below=starts)
     return [
-        *(
-            per_start(
-                f"grading of {name} / interpreter starts",
-                taken[name],
-                target=PYTHON_STARTS_QUICK.get(name, PYTHON_STARTS),
-            )
-            for name in names
-        ),
-        *(
-            per_start(
-                f"edit of {name} to result / interpreter starts",
-                taken[f"edit of {name}"],
-                target=EDIT_STARTS_SLOW.get(name, EDIT_STARTS),
-            )
-            for name in names
-        ),
-        *(
-            per_start(
-                f"transitions of {name}'s small engines / interpreter starts",
-                taken[f"transitions of {name}"],
-                target=TRANSITIONS_STARTS,
-            )
-            for name in names
-        ),
+        ratio(f"{what.format(name)} / interpreter starts", taken[candidate.format(name)], starts, target=target)
+        for what, candidate, usual, special in (
+            ("grading of {}", "{}", PYTHON_STARTS, PYTHON_STARTS_QUICK),
+            ("edit of {} to result", "edit of {}", EDIT_STARTS, EDIT_STARTS_SLOW),
+            ("transitions of {}'s small engines", "transitions of {}", TRANSITIONS_STARTS, {}),
+        )
+        for name in names
+        for target in [special.get(name, usual)]
     ]
 
 
 def _accepted(lab: Lab) -> Path:
-    """The first submission with that label."""
+    """Return the first accepted submission of the lab."""
     return min((ROOT / "submissions" / lab.name / Verdict.ACCEPTED).glob(f"*/{lab.source_name}"))
 
 
 def _small_engines(lab: Lab, stack: ExitStack) -> Callable[[], None]:
-    """Return the check of a right submission, which is built already, in the transitions of the lab's small engines."""
+    """Return a function that checks a right submission, already built, in all transitions of the small engines."""
     work = stack.enter_context(sandbox.workspace(tools=lab.runtime.programs))
     source = collect(_accepted(lab), lab.source_name, rule="")
     built = lab.runtime.build(work, source.content, beside=source.own_headers, optional=OptionalStages())
@@ -352,7 +428,7 @@ def _small_engines(lab: Lab, stack: ExitStack) -> Callable[[], None]:
 
 
 def _right_python(lab: Lab) -> Callable[[], None]:
-    """Return the grading of a right submission of this lab."""
+    """Return a function that grades a right submission of this lab."""
     path = _accepted(lab)
     cases = select_cases(lab, seed=lab.rubric.seed).cases
 

@@ -1,4 +1,4 @@
-"""Grade a class of submissions: list it as a run, grade it on workers, and store each result as soon as it is there."""
+"""Grade a class: list its submissions as a run, grade them on workers, and store each result at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
 from grader.classroom.database import RunLocks
 from grader.classroom.discover import Submitted
-from grader.classroom.fingerprint import GradingPlan, grading_plan, meant_headers, source_id
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
-from grader.classroom.workers import Graded, Task, Workers, grade, outcome
+from grader.classroom.workers import (
+    Graded,
+    GradingPlan,
+    Task,
+    Workers,
+    grade,
+    grading_plan,
+    meant_headers,
+    outcome,
+    source_id,
+)
 from grader.core.errors import StoreFailure
 from grader.core.record import Override, Student
 from grader.core.sanitize import one_line
@@ -29,7 +38,7 @@ _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
 
 Tell = Callable[[Graded], None]
-"""Called with each record when it is stored, and with each failure to grade."""
+"""Called with each stored record and each failed grading."""
 
 
 def plan(
@@ -42,11 +51,11 @@ def plan(
     roster: Roster | None = None,
     earlier: Collection[Entry] = (),
 ) -> Run:
-    """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
+    """Store what is to be graded: a new run, or the identical run that exists and is continued."""
     entries, sources = [_planned(entry, grading) for entry in earlier], {}
     names = {entry.submission for entry in earlier}
     for submission in submitted:
-        if submission.name in names:  # an export lists it, but lacks it
+        if submission.name in names:  # the export lists it, but does not contain it
             continue
         source, known = submission.source, None
         if source is not None:
@@ -71,10 +80,10 @@ def plan(
 def earlier_entries(
     store: Store, run: Run | None, submitted: Collection[Submitted], roster: Roster | None
 ) -> tuple[Entry, ...]:
-    """Return what was handed in for a run before, and has no newer submission in its place.
+    """Return the entries of an earlier run that have no newer submission.
 
-    What is `submitted` now is in the place of the submission of the same name, and of all those of the same students,
-    as far as sid or email say who that is.
+    A submission in `submitted` replaces the entry of the same name, and all entries of the same students. Students are
+    the same if their sid or email is the same.
     """
     if run is None:
         return ()
@@ -88,30 +97,32 @@ def earlier_entries(
         students = who.get(entry.submission) or entry.students
         left = tuple(student for student in students if _identity(student) not in people)
         is_replaced = entry.submission in names or (bool(students) and not left)
-        if not is_replaced and (entry.source is not None or students):  # else a file that is nobody's is gone
+        if not is_replaced and (
+            entry.source is not None or students
+        ):  # drops a file that could not be read and belongs to no student
             earlier.append(replace(entry, students=left, since=entry.since or run.id))
     return tuple(earlier)
 
 
 def _identity(student: Student) -> str:
-    """Return what identifies a student in another run; a name alone does not."""
+    """Return the sid or else the email, which identify a student in another run; "" if both are missing."""
     return student.sid or student.email
 
 
 def _planned(entry: Entry, grading: GradingPlan) -> Entry:
-    """Return an entry of another run as one of a run that is graded by this plan."""
+    """Return an entry of another run as an entry of a run with this grading plan."""
     return replace(entry, key=grading.key(entry.source), failure="") if entry.source is not None else entry
 
 
 def place_of(folder: Path) -> str:
-    """Return the resolved path of a class's folder: it identifies the class, wherever it is graded from."""
+    """Return the resolved path of a class's folder. It identifies the class in any working directory."""
     return one_line(str(folder.resolve()))
 
 
 def replan(
     store: Store, grading: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
 ) -> Run:
-    """Store a run of the same submissions, as submitted then, with the current plan and, when given, a new roster."""
+    """Store a run of the same submissions as in `run`, with the current plan, and with a new roster if one is given."""
     entries = [_planned(result.entry, grading) for result in store.results(run)]
     again = replace(_run(grading, run.folder, roster), beside=run.id)
     if roster is None:
@@ -122,11 +133,11 @@ def replan(
 
 
 def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
-    """Store the records of `old`, rescored, for `new`, whose plan this is; so what has a record is not graded again.
+    """Store the rescored records of `old` for `new`, whose plan is `grading`, so that they are not graded again.
 
-    Left out are those in which other rules lose points than before, as where one is worth nothing now: only a grading
-    knows the rules of their causes. Returns whether any can be stored: only points, titles or places of rules, or what
-    students see, have changed since `old`.
+    Returns False if more has changed since `old` than points, titles or places of rules, or what students see; then no
+    record can be rescored. Records in which other rules lose points than before are left out, for example if a rule is
+    worth nothing now: only a grading finds the rules of their causes.
     """
     if old.judged != new.judged or old.fingerprint == new.fingerprint:
         return False
@@ -148,7 +159,7 @@ def _missing(roster: Roster | None, entries: Sequence[Entry]) -> tuple[Student, 
 
 
 def settings_of(run: Run) -> Settings:
-    """Return the settings with which a run was graded. Raises `StoreFailure` when they are damaged."""
+    """Return the settings of a run. Raises `StoreFailure` if they are damaged."""
     try:
         values = {**loads(run.settings)}
         values.pop("instructions", None)  # earlier versions had this option; it changed no points
@@ -168,17 +179,16 @@ def grade_run(
     level: str = LEVELS[0],
     again: Collection[str] = (),
 ) -> None:
-    """Grade what has no record yet, and store each result at once; at most `window` tasks are in progress.
+    """Grade the submissions without a record, and store each result at once. At most `window` tasks are in progress.
 
-    A grading that breaks is made a second time, alone. If that breaks too, a person has to look at the submission; a
-    later call grades it once more, because the cause may be gone.
+    If a grading breaks, the submission is graded a second time, alone. If that breaks too, a person has to look at the
+    submission. A later call grades it once more, because the reason may be gone.
 
-    Submissions with a key in `again` are graded again; the record that exists stays until there is a new one.
+    Submissions with a key in `again` are graded again. The old record stays until there is a new one.
 
-    What another batch has locked is left to it, except what is unfinished when that batch is killed.
+    Submissions that another batch has locked are left to that batch. If it is killed, this batch grades the rest.
 
-    Raises `OtherGrader`, and `Unprotected` where a machine that grades has less than `level` of protection from a
-    submission.
+    Raises `OtherGrader`, and `Unprotected` if a machine that grades has less protection than `level`.
     """
     work = _OpenRun(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
     waiting = store.pending(run, again=work.again)
@@ -197,7 +207,7 @@ def grade_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenRun:
-    """A run in progress."""
+    """A run that this process is grading."""
 
     store: Store
     run: Run
@@ -207,7 +217,7 @@ class _OpenRun:
     again: frozenset[str]
 
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
-        """Yield what this batch locks; sources are read in their turn. Other batches' keys are added to `elsewhere`."""
+        """Lock and yield the tasks, reading sources one by one. Add to `elsewhere` those that other batches locked."""
         settings = settings_of(self.run)
         grading = grading_plan(settings)
         for key, known in waiting:
@@ -231,14 +241,14 @@ class _OpenRun:
                 )
 
     def is_done(self, key: str) -> bool:
-        """Whether another batch has graded it meanwhile; then its record is reported."""
+        """Whether another batch has graded the submissions with this key meanwhile. If so, report their record."""
         stored = self.store.record(key) if key not in self.again else None
         if stored is not None:
             self.tell(Graded(key=key, stored=stored))
         return stored is not None
 
     def note(self, broken: Graded) -> None:
-        """Store why a grading broke, until it is made a second time."""
+        """Store why a grading broke. The second grading overwrites the reason."""
         self.store.add_failure(self.run, broken.key, broken.failure)
 
     def give_up(self, broken: Graded) -> None:
@@ -248,7 +258,7 @@ class _OpenRun:
         self.keep(replace(broken, failure=why))
 
     def keep(self, done: Graded) -> None:
-        """Store a result at once, release its lock and report it."""
+        """Store a result, release its lock and report it."""
         if done.stored is not None:
             self.store.add_record(done.stored, anew=done.key in self.again)
         self.store.add_failure(self.run, done.key, done.failure)
@@ -257,7 +267,7 @@ class _OpenRun:
 
 
 def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
-    """Grade the tasks, in any order, and return those whose grading broke."""
+    """Grade the tasks in any order. Return the tasks whose grading broke, with the reason."""
     task = next(tasks, None)
     if task is None:
         return []
@@ -279,7 +289,7 @@ def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, win
                     del pending[future]
                 work.store.database.check()
     except BaseException:
-        for future in pending:  # results that came meanwhile are stored
+        for future in pending:  # store the results that came meanwhile
             if future.done() and not future.cancelled() and future.exception() is None:
                 work.keep(future.result())
         raise
@@ -287,7 +297,7 @@ def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, win
 
 
 def source_in(store: Store, lab: Lab, known: str) -> Source:
-    """Return a source of a store by its id, or the finding that says why it could not be read."""
+    """Return the stored source with the id `known`. If the source could not be read, it has a finding that says why."""
     content, headers, failure = store.source(known)
     finding = None
     if failure:

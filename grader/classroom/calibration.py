@@ -1,15 +1,15 @@
-"""Cases tried on programs: are those that a user wrote fair, and are those of a lab enough?
+"""Try cases on programs: are the cases that a user wrote fair, and are the cases of a lab enough?
 
-Cases are played on the labelled samples of a lab, on mutants of its right ones, or on the submissions of a class.
-Whether a program passes a case is decided by the steps of a grading, without those that only explain.
+Cases are played on the labelled samples of a lab, on mutants of its right programs, or on the submissions of a class.
+Whether a program passes a case is decided by the steps of a grading, without the steps that only explain.
 
-A mutant that passes every case says that a case is missing, unless it does the same as the program that it was made
-of. Whether it does is not decidable; so random traces are searched for one that tells them apart, for some seconds. A
-mutant for which the search finds none counts as the same.
+A mutant that passes every case shows that a case is missing, unless the mutant does the same as the program that it was
+made from. No method decides that in general. So for some seconds random traces are searched for one on which the two
+differ. If the search finds none, the mutant counts as the same program.
 
-A grade must be in proportion to what is there. The table of a lab (submissions/LAB/knock_outs.toml) names a right
-program and one that returns plausible, empty values everywhere. One call after the other gets its body, and the result
-is graded as any submission.
+A grade must be in proportion to what a program can do. The table of a lab (submissions/LAB/knock_outs.toml) names a
+right program and one that returns plausible, empty values everywhere. In the right program one call after the other
+gets the body of the empty program, and the result is graded like any submission.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from random import Random
 
 from grader import pipeline
 from grader.assignment.lab import Lab
-from grader.assignment.samples import knock_outs_of, label_of, samples_in
+from grader.assignment.samples import KNOCK_OUTS, label_of, read_toml, samples_in
 from grader.assignment.source import Source, collect
 from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
@@ -44,31 +44,30 @@ class TriedProgram:
     name: str
     source: Source
     right: bool = False
-    """Whether it is known to be right."""
+    """Whether the program is known to be right."""
     rules: tuple[str, ...] = ()
-    """The rules that it is known to break."""
+    """The rules that the program is known to break."""
     mutant_of: str = ""
-    """The right program of which it is a mutant, if it is one."""
+    """The right program from which this mutant was made; "" if the program is not a mutant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTrial:
-    """What became of one case."""
+    """The result of trying one case."""
 
     case: Case
     unfair_to: tuple[str, ...]
-    """The right programs that fail it."""
+    """The right programs that fail the case."""
     caught: tuple[str, ...]
-    """The other programs that fail it."""
+    """The other programs that fail the case."""
     guards: tuple[tuple[str, int, int], ...]
-    """For each rule that a caught program breaks: how many of its programs are caught, and how many there are."""
+    """(rule, caught, all): how many of the programs that break a rule fail the case, and how many there are."""
     alone: tuple[str, ...] = ()
     """The programs that no other case of the trial catches."""
 
 
 def samples_of(lab: Lab) -> list[TriedProgram]:
-    """Return the labelled samples of a lab but attacks; none where there are no samples, as in a bundle."""
-    folder = lab.cases.parents[1] / "submissions" / lab.name
+    """Return the labelled samples of a lab except attacks; [] if there are none, as in a bundle."""
     return [
         TriedProgram(
             name=f"{sample.parent.name}/{sample.name}",
@@ -76,17 +75,21 @@ def samples_of(lab: Lab) -> list[TriedProgram]:
             right=sample.parent.name == Verdict.ACCEPTED,
             rules=tuple(label_of(sample).get("rules", ())),
         )
-        for sample in samples_in(folder, lab.source_name)
+        for sample in samples_in(_folder(lab), lab.source_name)
         if not sample.name.startswith(_HOSTILE)
     ]
+
+
+def _folder(lab: Lab) -> Path:
+    return lab.cases.parents[1] / "submissions" / lab.name
 
 
 def tried(
     lab: Lab, cases: Sequence[Case], programs: Sequence[TriedProgram], *, jobs: int, memory_checker: bool = False
 ) -> Iterator[frozenset[str] | None]:
-    """Yield for each program the names of the cases that it fails; None for one that does not build.
+    """Yield for each program the names of the cases that it fails; None if it does not build.
 
-    With `memory_checker` the tool that finds wrong uses of memory looks on, where the lab has one.
+    With `memory_checker` the lab's tool for wrong uses of memory checks the program too, if the lab has one.
     """
     try_program = partial(_failed, lab.name, tuple(cases), memory_checker=memory_checker)
     with ProcessPool(jobs) as pool:
@@ -100,7 +103,7 @@ def _failed(lab_name: str, cases: tuple[Case, ...], source: Source, *, memory_ch
 def trials(
     cases: Sequence[Case], programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None]
 ) -> list[CaseTrial]:
-    """Return what became of each case; programs that do not build say nothing."""
+    """Return the result of each case. Programs that do not build do not count."""
     built = [(program, names) for program, names in zip(programs, failed, strict=True) if names is not None]
     wrong = [(program, names) for program, names in built if not program.right]
     return [
@@ -130,34 +133,34 @@ class Survivor:
 
     program: TriedProgram
     trace: tuple[str, ...] = ()
-    """The smallest trace that tells it from a right program; none: the search found none."""
+    """The smallest trace on which the program differs from a right program; () if the search found none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What the cases of a lab are worth."""
+    """How well the cases of a lab find wrong programs."""
 
     killed: Mapping[str, frozenset[str]]
-    """By program, the cases that it fails; programs that do not build or fail none are left out."""
+    """The cases that each program fails, by program. Programs that do not build or fail no case are left out."""
     survivors: tuple[Survivor, ...]
     unbuilt: int
 
     @property
     def missed(self) -> list[Survivor]:
-        """The survivors that are labelled as wrong, or that a search tells from a right program."""
+        """The survivors that are known to be wrong, because of their label or of a trace that the search found."""
         return [survivor for survivor in self.survivors if survivor.trace or not survivor.program.mutant_of]
 
     @property
     def share(self) -> float:
-        """The part of the distinguishable programs that fail a case."""
+        """The share of the wrong programs that fail a case, 0 to 1."""
         return len(self.killed) / max(1, len(self.killed) + len(self.missed))
 
     def kills(self) -> Counter[str]:
-        """By case, the number of programs that fail it."""
+        """Return the number of programs that fail each case, by case."""
         return Counter(case for cases in self.killed.values() for case in cases)
 
     def sole_guards(self, cases: Sequence[Case]) -> dict[str, str]:
-        """The rules of which only one case fails any program, with that case."""
+        """Map each rule that only one case guards to this case: the rule's other cases fail no program."""
         kills = self.kills()
         guards: dict[str, list[str]] = {}
         for case in cases:
@@ -166,7 +169,7 @@ class Calibration:
         return {rule: names[0] for rule, names in guards.items() if len(names) == 1}
 
     def redundant(self, cases: Sequence[Case]) -> list[str]:
-        """The cases without which every rule fails the same programs: one after the other, in the order of the lab."""
+        """Return cases that can be removed one by one, so that the cases of each rule still fail the same programs."""
         of_rule: dict[str, list[str]] = {}
         for case in cases:
             of_rule.setdefault(case.rule, []).append(case.name)
@@ -183,9 +186,9 @@ class Calibration:
 
 
 def mutants_of(lab: Lab, rights: Sequence[TriedProgram], count: int, seed: int) -> list[TriedProgram]:
-    """Return so many mutants of right programs, drawn evenly; fewer where there are not as many.
+    """Return `count` mutants of the right programs, sampled evenly; fewer if fewer exist.
 
-    Raises `UsageError` where what parses programs is not installed.
+    Raises `UsageError` if tree-sitter, which parses programs, is not installed.
     """
     random = Random(seed)
     drawn: list[TriedProgram] = []
@@ -209,7 +212,7 @@ def mutants_of(lab: Lab, rights: Sequence[TriedProgram], count: int, seed: int) 
 def calibration(
     programs: Sequence[TriedProgram], failed: Sequence[frozenset[str] | None], survivors: Sequence[Survivor]
 ) -> Calibration:
-    """Return what the cases are worth, by the cases that each program fails, and the programs that fail none."""
+    """Return the calibration. `failed` has the cases that each program fails; `survivors` fail no case."""
     built = {program.name: names for program, names in zip(programs, failed, strict=True) if names is not None}
     return Calibration(
         killed={name: names for name, names in built.items() if names},
@@ -219,7 +222,7 @@ def calibration(
 
 
 def searched(lab: Lab, programs: Sequence[TriedProgram], *, seconds: float, jobs: int) -> Iterator[Survivor]:
-    """Yield each mutant that fails no case, with a trace that tells it from a right program, if a search finds one."""
+    """Yield each mutant with the trace on which it differs from a right program, if a search finds one."""
     search = partial(_searched, lab.name, seconds)
     with ProcessPool(jobs) as pool:
         yield from pool.map(search, programs)
@@ -230,14 +233,8 @@ def _searched(lab_name: str, seconds: float, program: TriedProgram) -> Survivor:
     generate = lab.generator()
     if generate is None:
         return Survivor(program=program)
-    started = time.monotonic()
-    search = partial(
-        hunt,
-        generate=generate,
-        seed=1,
-        late=lambda: time.monotonic() - started > seconds,
-        progress=lambda _: None,
-    )
+    end = time.monotonic() + seconds
+    search = partial(hunt, generate=generate, seed=1, late=lambda: time.monotonic() > end, progress=lambda _: None)
     failing = pipeline.hunted(program.source, lab, generate, search, seconds=seconds)
     return Survivor(program=program, trace=() if failing is None else tuple(map(str, failing.operations)))
 
@@ -249,34 +246,40 @@ class KnockedOut:
     call: str
     source: Source
     teacher: int
-    """The points of a fair teacher."""
+    """The points that a fair teacher would give, according to the lab's table."""
 
 
 def knocked_out(lab: Lab) -> list[KnockedOut]:
-    """Return the programs of a lab's table, none where it has none.
+    """Return the programs that the lab's table describes; [] if the lab has no table.
 
-    Raises `UsageError` where the table names other calls than the two programs have, or tree-sitter is not installed.
+    Raises `UsageError` if the table cannot be read or its calls are not those of the two programs, or if tree-sitter is
+    not installed.
     """
-    folder = lab.cases.parents[1] / "submissions" / lab.name
-    table = knock_outs_of(folder)
-    if table is None:
+    folder = _folder(lab)
+    if not (folder / KNOCK_OUTS).exists():
         return []
-    right, empty = (collect(sample, lab.source_name, rule="") for sample in (table.right, table.empty))
+    match read_toml(folder / KNOCK_OUTS):
+        case {"right": str(right_name), "empty": str(empty_name), "teacher": dict(teacher)}:
+            pass
+        case _:
+            wanted = 'write right and empty, each "VERDICT/NAME", and a table [teacher] of points by call'
+            raise UsageError(f"{folder / KNOCK_OUTS}: {wanted}")
+    right, empty = (collect(folder / name, lab.source_name, rule="") for name in (right_name, empty_name))
     try:
         programs = dict(knock_outs(right.content, empty.content, lab.runtime.language))
     except ImportError as error:
         raise UsageError("programs are parsed by tree-sitter; run scripts/setup --mutants") from error
-    if programs.keys() != table.teacher.keys():
-        others = ", ".join(sorted(programs.keys() ^ table.teacher.keys()))
-        raise UsageError(f"{folder / 'knock_outs.toml'}: only the table or only the two programs have {others}")
+    if programs.keys() != teacher.keys():
+        others = ", ".join(sorted(programs.keys() ^ teacher.keys()))
+        raise UsageError(f"{folder / KNOCK_OUTS}: only the table or only the two programs have {others}")
     return [
         KnockedOut(call=call, source=replace(right, content=programs[call]), teacher=points)
-        for call, points in table.teacher.items()
+        for call, points in teacher.items()
     ]
 
 
 def scores(lab: Lab, cases: Sequence[Case], programs: Sequence[KnockedOut], *, jobs: int) -> Iterator[int]:
-    """Yield the points of each program."""
+    """Yield the points that each program gets for these cases."""
     with ProcessPool(jobs) as pool:
         yield from pool.map(partial(_score, lab.name, tuple(cases)), (program.source for program in programs))
 

@@ -1,12 +1,12 @@
-"""Grade a class on other machines: the workers of a Dask scheduler, as an executor.
+"""Grade a class on other machines, with an executor that uses the workers of a Dask scheduler.
 
-A task is sent with its source and comes back as a record; only this machine writes the store. When a worker dies, the
-scheduler gives its tasks to another worker. On a worker each thread grades in a process of its own. That process has a
-user of its own (grader.system.confine) and a main thread for signals. It loads the current code and cases, not those
-of the day on which the worker was started, and it ends when the worker ends.
+A task is sent with its source and comes back as a record. Only this machine writes the store. If a worker dies, the
+scheduler gives its tasks to another worker. On a worker each thread grades in a separate process, which has a user of
+its own (grader.system.confine) and a main thread for signals. The process loads the code and cases as they are now, not
+as they were when the worker was started, and it ends when the worker ends.
 
-Dask's own executor waits for ever when there is no worker, so this one watches for workers. One refusal ends the batch:
-a worker that refuses is always free, so it would be given the whole class.
+Dask's own executor waits forever if there is no worker, so `_Cluster` checks for workers. One refusal ends the batch: a
+worker that refuses is always free, so it would be given the whole class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from grader.classroom.workers import KILLED, Graded, ProcessPool, Task, outcome
 from grader.core.errors import GraderError, NoWorkers
 
 WINDOW = 512
-"""The most tasks that a scheduler has at once: workers may come at any time, and as many as this."""
+"""The most tasks that a scheduler has at once. So up to this number of workers can be busy at once."""
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
@@ -76,13 +76,13 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
 
 
 class _Cluster(Executor):
-    """An executor; Dask's own waits for ever without workers, and does not tell a lost scheduler from a Ctrl-C."""
+    """An executor. Dask's own waits forever without workers, and takes the loss of the scheduler for a Ctrl-C."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._taking = threading.Lock()
-        """Held while a result is requested: a client that is closed meanwhile may never answer."""
+        """Held while a result is requested: a client that is closed during a request may never answer."""
         self._under_way: dict[Future[Graded], Remote[Graded]] = {}
         self._ended = threading.Event()
 
@@ -110,12 +110,12 @@ class _Cluster(Executor):
             future.set_exception(outcome)
 
     def watch(self, address: str, tell: Callable[[str], None], patience: float) -> None:
-        """Check for workers until the end; without one for `patience` seconds, fail all tasks with `NoWorkers`."""
+        """Check for workers until the end. If none comes for `patience` seconds, fail all tasks with `NoWorkers`."""
         alone_since = None
         while not self._ended.wait(_LOOK_SECONDS):
             try:
                 there = self._client.nthreads()
-            except Exception:  # noqa: BLE001, S112 - the scheduler is gone: whoever waits for a task hears of it
+            except Exception:  # noqa: BLE001, S112 - the scheduler is gone: each task reports it
                 continue
             if there:
                 alone_since = None
@@ -129,7 +129,7 @@ class _Cluster(Executor):
                     self._end(future, NoWorkers(f"no worker came to {address} for {patience:g} s. {_GOES_ON}"))
 
     def close(self) -> None:
-        """Cancel what is still in progress, because nothing waits for it, so that the scheduler forgets it."""
+        """Cancel the tasks in progress, so that the scheduler forgets them: nobody waits for their results."""
         self._ended.set()
         with self._lock:
             left, self._under_way = list(self._under_way.values()), {}
@@ -154,10 +154,10 @@ def _result_of(remote: Remote[Graded], key: str) -> Graded | GraderError:
 
 
 class _There:
-    """A call that is pickled on this machine and made where the bytes are unpickled.
+    """A call that is pickled on this machine. A worker makes the call by unpickling it.
 
     Dask ends a worker that cannot unpickle a task, such as a worker without the grader. Here unpickling is the task
-    itself, so it only fails on that worker, and the scheduler needs no code of the grader.
+    itself, so only the task fails, and the scheduler needs no code of the grader.
     """
 
     def __init__(self, grade: Grade, task: Task) -> None:
@@ -168,7 +168,7 @@ class _There:
 
 
 class _Child:
-    """The process in which one thread of a worker grades, for one batch; it ends when it has nothing to do."""
+    """The process in which one thread of a worker grades for one batch. It ends after some idle time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -180,7 +180,7 @@ class _Child:
         Finalize(self, _end_now, (self._open,), exitpriority=100)
 
     def grade(self, grade: Grade, task: Task) -> Graded:
-        """Grade in that process."""
+        """Grade the task in a separate process, which is started if none with the task's fingerprint runs."""
         self._idle.cancel()
         with self._lock:
             try:
@@ -216,11 +216,11 @@ def _end_now(opened: contextlib.ExitStack) -> None:
 
 
 _children = threading.local()
-"""The process of each thread of a worker."""
+"""The `_Child` of each thread of a worker."""
 
 
 def _grade_there(grade: Grade, task: Task) -> Graded:
-    """Grade on a worker; an error names the worker and its machine."""
+    """Grade a task on a worker. An error names the worker and its machine."""
     try:
         _children.own = getattr(_children, "own", None) or _Child()
         child: _Child = _children.own

@@ -1,7 +1,7 @@
-"""One SQLite file that several processes may use at once, that stays intact when one is killed, and its locks.
+"""One SQLite file that several processes may use at once, and its locks. The file stays intact if a process is killed.
 
-A lock on what is graded covers one byte of a file beside the store. The kernel releases it however its holder ends. All
-batches share a lock on one more byte, so that no process removes what a batch is going to use.
+The lock for one grading covers one byte of a file next to the store. The kernel releases it however its holder ends.
+All batches share a lock on one more byte, so that no process removes what a batch is going to use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grader.core.errors import StoreError, StoreFailure
 T = TypeVar("T")
 
 DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
-"""What reading a damaged value raises."""
+"""The exceptions that reading a damaged value may raise."""
 
 VERSION = 7
 """PRAGMA user_version of a store with these tables. A store with another version is refused."""
@@ -121,8 +121,15 @@ LATER_TABLES = {
         PRIMARY KEY (run, submission)
     ) WITHOUT ROWID
     """,
+    "mended": """
+    CREATE {kind} IF NOT EXISTS mended (                -- how far submissions are from right
+        key         TEXT PRIMARY KEY,                   -- that of the record
+        seconds     INTEGER NOT NULL,                   -- how long a change was looked for
+        mending     TEXT NOT NULL                       -- JSON
+    ) WITHOUT ROWID
+    """,
 }
-"""More tables. A store that was made before they existed gets them when it is opened; older graders ignore them."""
+"""Tables that were added later. An older store gets them when it is opened. Older graders ignore these tables."""
 _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
 _REMEDIES = {
@@ -138,25 +145,25 @@ _IN_USE = 1 << 48
 
 
 def packed(text: str | bytes) -> bytes:
-    """Compress a record or a submitted source as the store holds it: a tenth of the size of the JSON."""
+    """Compress a record or a submitted source for the store: a record shrinks to a tenth of its JSON."""
     return zlib.compress(text.encode() if isinstance(text, str) else text)
 
 
 def unpacked(data: bytes) -> str:
-    """The text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
+    """Return the text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
     return zlib.decompress(data).decode()
 
 
 def checksum(record: bytes, *beside: str | int | None) -> int:
-    """Return the checksum of a packed record and the columns beside it.
+    """Return the checksum of a packed record and the columns next to it.
 
-    Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
+    Raises `TypeError` and `ValueError` for values of other types, which shows damage too.
     """
     return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
 
 
 def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
-    """Return the data class with these values. Raises one of `DAMAGE` when a value is of another type, or missing."""
+    """Return the data class with these values. Raises one of `DAMAGE` if a value is missing or of another type."""
     types = _types(kind)
     wrong = [name for name, value in values.items() if not _is_of(types[name], value)]
     if wrong:
@@ -176,7 +183,7 @@ def _is_of(hint: Any, value: object) -> bool:
 
 
 class Database:
-    """A connection to a store's file. Every failure of the file is a `StoreFailure` that names it."""
+    """A connection to the file of a store. Every failure of the file is a `StoreFailure` that names the file."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
@@ -184,13 +191,13 @@ class Database:
         self._files = {file: identity for file in _files(path) if (identity := _identity(file)) is not None}
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
-        """Return the first row that is found; None when there is none."""
+        """Return the first row, or None if there is no row."""
         with _legible_errors():
             row: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
         return row
 
     def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
-        """Yield the rows one by one: together they may be large."""
+        """Yield the rows of the result one by one: together they may be large."""
         with _legible_errors():
             for row in self._connection.execute(query, values):  # noqa: UP028 - see below
                 yield row  # `yield from` would close the cursor too, which fails once the connection is closed
@@ -208,7 +215,7 @@ class Database:
             self._connection.executemany(statement, rows)
 
     def check(self) -> None:
-        """Raise `StoreFailure` when the open file is no longer the file that others find at its path."""
+        """Raise `StoreFailure` if the open file is no longer the file at its path."""
         lost = [file for file, then in self._files.items() if _identity(file) != then]
         if lost:
             raise StoreFailure(
@@ -218,7 +225,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self, what: str, remedy: str) -> Iterator[None]:
-        """Raise `StoreFailure` with the remedy when the block fails on values that are damaged: those of `what`."""
+        """Raise `StoreFailure` with the remedy if the block finds damaged values. `what` names these values."""
         try:
             yield
         except DAMAGE as error:
@@ -226,7 +233,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write everything that the block writes, or nothing; no other process writes meanwhile."""
+        """Write everything that the block writes, or nothing. No other process writes at the same time."""
         with _transaction(self._connection):
             yield
         self.check()
@@ -234,7 +241,7 @@ class Database:
 
 @contextlib.contextmanager
 def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Database]:
-    """Open a store with the current tables. Raises `StoreError` if it is not one, `StoreFailure` if it fails later."""
+    """Open a store, with its tables if not `read_only`. Raises `StoreError` if it is no store, later `StoreFailure`."""
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such store; `grade batch FOLDER --store {path}` makes one")
     if not path.parent.is_dir():
@@ -254,9 +261,9 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
 
 @contextlib.contextmanager
 def _legible_errors() -> Iterator[None]:
-    """Raise what SQLite reports also where it quotes bytes of a damaged file that are no UTF-8.
+    """Raise SQLite's error even if its message quotes bytes of a damaged file that are not UTF-8.
 
-    Python fails to decode such a message, and raises `UnicodeDecodeError` in the place of the error.
+    Python cannot decode such a message and raises `UnicodeDecodeError` instead of the error.
     """
     try:
         yield
@@ -267,7 +274,7 @@ def _legible_errors() -> Iterator[None]:
 
 
 def _text(data: bytes) -> str:
-    """Decode text of a file in which any byte may be damaged; its checksum shows that."""
+    """Decode text of a file in which any byte may be damaged. The checksum shows the damage."""
     return data.decode(errors="backslashreplace")
 
 
@@ -288,14 +295,14 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open without changing anything, also in a folder that is not writable."""
+    """Open a store without changing any file, also in a folder that is not writable."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
         connection.close()
-        if _files(path)[1].exists():  # others use it, or were killed: without that it is incomplete
+        if _files(path)[1].exists():  # others use the store or were killed: without its -wal file it is incomplete
             raise
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     with contextlib.closing(connection):
@@ -324,7 +331,7 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode, which identify a file whatever its name; None when it cannot be found."""
+    """Return device and inode, which identify a file whatever its name; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -342,7 +349,9 @@ def _reason(error: sqlite3.Error | OSError) -> str:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]  # first: they come with the mark
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[
+        0
+    ]  # read first, because a new file gets tables and mark in one transaction
     owner, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if owner != _OURS and tables:
         raise StoreError(f"{path}: it is a database of something else; write --store with the name of another file")
@@ -369,7 +378,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     if _pragma(connection, "user_version") == VERSION:
         return
     with _transaction(connection):
-        if _pragma(connection, "user_version") == VERSION:  # another process made them meanwhile
+        if _pragma(connection, "user_version") == VERSION:  # another process has made them meanwhile
             return
         for statement in TABLES:
             connection.execute(statement)
@@ -382,13 +391,13 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 class RunLocks:
-    """The locks of this process, by key."""
+    """Locks on gradings, by key: while a process has a lock, no other process does the same grading."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def take(self, key: str) -> bool:
-        """Whether this process now has the lock of the key; False when another process has it."""
+        """Take the lock of the key. Return whether this process has the lock now; False if another process has it."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
         except OSError:
@@ -402,9 +411,10 @@ class RunLocks:
 
 @contextlib.contextmanager
 def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
-    """Yield the locks on what is graded for this store; all are released at the end.
+    """Yield the locks on the gradings of this store. All are released at the end.
 
-    Waits while another process has the store `alone`. With `alone`, raises `StoreError` if any other process uses it.
+    Waits while another process has locked the store `alone`. With `alone`, raises `StoreError` if another process uses
+    the store.
     """
     with store.with_name(f"{store.name}-claims").open("a+b") as file:
         try:
@@ -415,5 +425,5 @@ def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
 
 
 def _place(key: str) -> int:
-    """Return the byte of a key. Two keys with the same byte only wait for each other; no key has the byte `_IN_USE`."""
+    """Return the place of the byte that locks a key, never `_IN_USE`. Keys with the same byte share one lock."""
     return int(key[:12], 16)

@@ -1,10 +1,11 @@
 """Find a class's submissions: a folder of repositories, files or zips, a Gradescope export, or one zip of all these.
 
-The entries of a class are what lies at the top of its folder, of an export, or of its one zip. An entry is listed,
-whatever it is, before anything in it is read. Each ends as a submission, or is skipped for a reason; none hides another
-one, and a problem in one concerns no other. The name of a submission is that of its folder, or of its file without the
-extension. Its students come from a roster (CSV), otherwise from the export itself. Zips are unpacked one at a time into
-a private folder.
+The entries of a class are the files and folders at the top of its folder, of an export, or of its only zip. Every entry
+is listed before anything in it is read. Each entry becomes a submission or is skipped for a reason. No entry hides
+another one, and a problem in one does not concern the others.
+
+The name of a submission is that of its folder, or of its file without the extension. Its students come from a roster
+(CSV), otherwise from the export. Zips are unpacked one at a time into a private folder.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from grader.system.resources import MACHINE_ERRORS, no_room
 EXPORT = "submission_metadata.yml"
 """The list of submissions in a Gradescope export."""
 HIDDEN = "hidden, or added by macOS"
-"""The reason for which most entries are skipped."""
+"""The most frequent reason for which an entry is skipped."""
 
 
 class EntryKind(Enum):
@@ -40,9 +41,9 @@ class EntryKind(Enum):
 
     FOLDER = auto()
     FILE = auto()
-    """Also a link to a file, and a pipe, a socket or a device."""
+    """A file; also a link to a file, a pipe, a socket or a device."""
     UNKNOWN = auto()
-    """It could be anything, such as a link that leads nowhere."""
+    """An entry whose kind cannot be found out, such as a broken link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,38 +51,38 @@ class ClassEntry:
     """One entry of a class."""
 
     name: str
-    """Its name as it stands there: any bytes."""
+    """The name of the entry, which may contain any bytes."""
     shown: str
-    """Its path in messages, in one line."""
+    """The path of the entry in messages, in one line."""
     kind: EntryKind
     trouble: str = ""
-    """Why nothing of it can be read; empty when nothing is known against that."""
+    """Why the entry cannot be read; empty if no reason is known."""
     filled: Callable[[], AbstractContextManager[Path]]
-    """Yields its path; an entry of a zip is unpacked for as long as the context is open."""
+    """Yields the path of the entry. An entry of a zip is unpacked only while the context is open."""
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is hidden, or added by macOS."""
+        """Whether the entry is hidden, or was added by macOS."""
         return self.name.startswith(".") or self.name == MACOS
 
     @property
     def is_zip(self) -> bool:
-        """Whether it is named like a zip."""
+        """Whether the entry has the name of a zip."""
         return self.kind is not EntryKind.FOLDER and Path(self.name).suffix.lower() == ZIP
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is named like an archive that is not opened."""
+        """Whether the entry has the name of an archive of a kind that is never opened."""
         return self.kind is EntryKind.FILE and Path(self.name).suffix.lower() in ARCHIVES
 
     @property
     def stem(self) -> str:
-        """Its name without the extension, in one line."""
+        """The name of the entry without the extension, in one line."""
         stem = one_line(Path(self.name).stem)
         return stem.removesuffix(".tar") if self.is_archive else stem
 
     def may_be_submission(self, source_name: str) -> bool:
-        """Whether it is a folder, a zip, a file with the extension of `source_name`, or unknown."""
+        """Whether the entry is a folder, a zip, a file with the extension of `source_name`, or of unknown kind."""
         return self.kind is not EntryKind.FILE or self.is_zip or Path(self.name).suffix == Path(source_name).suffix
 
 
@@ -93,17 +94,17 @@ class ClassEntries:
     """The path of the folder or the zip that holds them."""
     entries: Sequence[ClassEntry]
     around: Sequence[ClassEntry] = field(default=())
-    """What lies beside the zip of the class, or beside the only folder that holds its entries."""
+    """The entries next to the zip of the class, or next to the only folder that contains its entries."""
 
     @property
     def is_export(self) -> bool:
-        """Whether it is an export of Gradescope."""
+        """Whether the folder or zip is an export of Gradescope."""
         return any(entry.name == EXPORT and entry.kind is EntryKind.FILE for entry in self.entries)
 
 
 @contextlib.contextmanager
 def listed(path: Path, source_name: str) -> Iterator[ClassEntries]:
-    """Yield the entries of a class: of a folder or a zip, or of the only zip or export in a folder.
+    """Yield the entries of a class in a folder or a zip, or in the only zip or export in this folder.
 
     Raises `UsageError` for a zip that cannot be opened, `OSError` for a folder that cannot be read.
     """
@@ -130,7 +131,7 @@ def _others(entries: Iterable[ClassEntry], but: ClassEntry) -> list[ClassEntry]:
 
 
 def _export(path: Path, visible: Sequence[ClassEntry], source_name: str) -> ClassEntry | None:
-    """Return the folder that is a Gradescope export, where it hides no submission: beside it is only its own zip."""
+    """Return the folder that is a Gradescope export, if no other submission but the export's zip is next to it."""
     possible = {entry.name for entry in visible if entry.may_be_submission(source_name)}
     with contextlib.suppress(OSError):
         for entry in visible:
@@ -146,7 +147,7 @@ def _of_folder(folder: Path) -> list[ClassEntry]:
 
 
 def _on_disk(path: Path, entry: os.DirEntry[str]) -> ClassEntry:
-    """Return an entry of a folder. Whoever made the folder made the links in it, so a link to a folder is followed."""
+    """Return an entry of a folder. A link to a folder is followed: the instructor made the links in this folder."""
     kind, trouble = EntryKind.FILE, ""
     try:
         mode = entry.stat().st_mode
@@ -180,12 +181,12 @@ def _is_class(path: Path, source_name: str) -> bool:
                 if member.parts[-1] == source_name or member.ending == ZIP
             ]
     except UsageError:
-        return False  # reported when it is unpacked, as the zip of one student
+        return False  # the reason is reported when it is unpacked as the zip of one student
     return len({parts[0] for parts in ours}) > 1 and (source_name,) not in ours
 
 
 def _top(archive: Archive, source_name: str) -> str | None:
-    """Return the folder in which everything is, if it is not a submission itself; else None."""
+    """Return the name of the folder that contains the whole zip; None without one, or if it is itself a submission."""
     files = [member for member in archive.members if member.is_file]
     inner = {member.parts[1] for member in files if len(member.parts) > 1}
     tops = {member.parts[0] for member in files}
@@ -195,7 +196,7 @@ def _top(archive: Archive, source_name: str) -> str | None:
 
 @contextlib.contextmanager
 def _packed(packed: Path, source_name: str) -> Iterator[ClassEntries]:
-    """Yield the entries of the zip of a class; each is unpacked when it is its turn."""
+    """Yield the entries of the zip of a class. Each entry is unpacked when it is needed."""
     with opened(packed, str(packed), of_class=True) as archive:
         top = _top(archive, source_name)
         above = 0 if top is None else 1
@@ -216,7 +217,7 @@ def _packed(packed: Path, source_name: str) -> Iterator[ClassEntries]:
 
 
 def _in_zip(archive: Archive, name: str, members: Sequence[Member], *, above: int, source_name: str) -> ClassEntry:
-    """Return the entry of a zip that has these members; it is in `above` folders."""
+    """Return the entry of a zip that consists of these members, below `above` folders."""
     only = members[0] if len(members) == 1 and len(members[0].parts) == above + 1 else None
     is_file = only is not None and only.is_file
     shown = one_line(f"{archive.name}/{name}")
@@ -249,12 +250,12 @@ class Submitted:
     source: Source | None = None
     failure: str = ""
     is_absent: bool = False
-    """Whether an export lists it, but lacks it."""
+    """Whether an export lists the submission, but does not contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """An entry that is no submission."""
+    """An entry that is not a submission."""
 
     name: str
     reason: str
@@ -262,18 +263,18 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovered:
-    """What there is in a class: each entry is in one of these lists."""
+    """The entries of a class. Each entry is in one of these two lists."""
 
     submissions: tuple[Submitted, ...]
-    """In the order of their names."""
+    """Sorted by name."""
     skipped: tuple[Skipped, ...]
 
 
 def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> Discovered:
-    """Return all submissions in a folder or a zip, and what else there is.
+    """Return all submissions in a folder or a zip, and the entries that are skipped.
 
-    Raises `UsageError` when there is no submission, `ClassFileError` when the export's list cannot be read, `OutOfRoom`
-    when a zip cannot be unpacked for want of room.
+    Raises `UsageError` if there is no submission, `ClassFileError` if the export's list cannot be read, `OutOfRoom` if
+    there is no room to unpack a zip.
     """
     if not folder.is_dir() and not (folder.is_file() and folder.suffix.lower() == ZIP):
         message = "that is a file" if folder.exists() else "there is no such folder"
@@ -321,7 +322,7 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
 
 
 def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEntry, str]]:
-    """Yield each entry with the reason why it is no submission; "" for a submission."""
+    """Yield each entry with the reason why it is not a submission; "" for a submission."""
     folders = {entry.name: entry for entry in entries.entries if entry.kind is EntryKind.FOLDER}
     for entry in entries.entries:
         beside = folders.get(entry.stem) if entry.is_zip or entry.is_archive else None
@@ -354,7 +355,7 @@ def _was_unpacked(packed: ClassEntry, beside: ClassEntry, source_name: str) -> b
 
 
 def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEntry]:
-    """Return the entries by the names of their submissions; of several with one name, a folder has it first."""
+    """Map names of submissions to entries. If several entries have one name, a folder keeps the name."""
     named: dict[str, ClassEntry] = {}
     for entry in sorted(entries, key=lambda entry: (entry.kind is not EntryKind.FOLDER, entry.name)):
         has_ending = entry.is_zip or entry.is_archive or Path(entry.name).suffix == Path(source_name).suffix
@@ -366,7 +367,7 @@ def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEn
 
 
 def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], source_name: str) -> None:
-    """Raise `UsageError` when the folder is one submission, because the only source file in it has the right name."""
+    """Raise `UsageError` if the folder is one submission: its only source file has the name of a submitted file."""
     sources = [
         entry.name
         for entry in named.values()
@@ -379,7 +380,7 @@ def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], sourc
 
 
 def _listed(entries: ClassEntries) -> Roster:
-    """Return the students of an export, by submission. Raises `ClassFileError`."""
+    """Return the students of an export, by submission. Raises `ClassFileError` if its list of submissions is wrong."""
     (export,) = (entry for entry in entries.entries if entry.name == EXPORT)
     with export.filled() as path:
         return submitters(path)
@@ -392,7 +393,9 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
         if not trouble:
             with entry.filled() as path:
                 collected = collect_zipped(path, source_name, rule, name=entry.shown)
-            unread = collected.finding if collected.is_unread else None  # what was not read may be right, so never a 0
+            unread = (
+                collected.finding if collected.is_unread else None
+            )  # an unread file may be right, so it never gets a 0
             source, failure = (collected, "") if unread is None else (None, f"{entry.shown}: {unread.message}")
     except UsageError as error:
         failure = one_line(str(error))

@@ -1,8 +1,8 @@
-"""The roster: who is in a class, from a CSV file of the instructor's or the list in a Gradescope export.
+"""The roster: who is in a class, from a CSV file of the instructor or from the list in a Gradescope export.
 
 The list of an export (submission_metadata.yml) may contain students' output and the history of years, so only the nodes
-under `:submitters:` are kept. They are read as they are written: no tag creates an object, every value is text (an id
-keeps its zeros), and an alias is the very node that it names, never a copy.
+below `:submitters:` are kept. No tag in it creates an object. Every value is text, so an id keeps its zeros. An alias
+is the node that it names, never a copy.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _MOST_CSV_BYTES = 4 << 20
 
 _USER = "github_username"
 _KEYS = ("folder", _USER)
-"""The column that identifies the row: a submission's name, or a user name with which it ends (`hw3-jane`)."""
+"""The columns that can identify a row: a submission's name, or the user name at its end (`hw3-jane`)."""
 _SAYS_WHO = {"identifier": "sid"}
-"""What GitHub Classroom calls the number, name or address by which a course knows a student."""
+"""GitHub Classroom's column for the number, name or address by which a course knows a student."""
 _COLUMNS = tuple(field.name for field in fields(Student))
 _HEADING = "write a first line such as folder,name,sid,email,section"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """Students by the name of their submission; several for a group."""
+    """Students by the name of their submission. A group has several students."""
 
     rows: tuple[tuple[str, Student], ...]
     by_ending: bool = False
-    """Whether the name is only the end of the submission's name."""
+    """Whether the names in the roster are only the ends of the submissions' names."""
 
     def students(self, submissions: Iterable[str]) -> dict[str, tuple[Student, ...]]:
-        """Return the students of each of these submissions; none for a submission that is not in the roster."""
+        """Return the students of each of these submissions; () for a submission that is not in the roster."""
         people: dict[str, list[Student]] = {}
         for name, student in self.rows:
             people.setdefault(_visible(name), []).append(student)
@@ -69,7 +69,7 @@ class Roster:
         return json.dumps(asdict(self))
 
     def _names(self, submissions: Iterable[str]) -> dict[str, str | None]:
-        """Return the roster's name for each, or None; the longest, where one user's name is the end of another's."""
+        """Map each submission to its name in the roster, or None. If several user names fit, the longest one counts."""
         exact = {_visible(name) for name, _ in self.rows}
         endings: dict[str, str] = {}
         for name in map(_visible, (name for name, _ in self.rows if self.by_ending and name)):
@@ -83,20 +83,20 @@ class Roster:
 
 
 def _visible(name: str) -> str:
-    """What a reader sees of a name: a Mac's zip writes an accent as a letter of its own, a spreadsheet adds marks."""
+    """Return a name as readers see it: zips of macOS write an accent as a separate letter, spreadsheets add marks."""
     shown = (character for character in normalize("NFC", name) if category(character) != "Cf")
     return " ".join("".join(shown).split())
 
 
 def _ends(name: str) -> Iterator[str]:
-    """Yield what follows each hyphen, the longest first."""
+    """Yield the part of a name after each hyphen, the longest part first."""
     while "-" in name:
         name = name.partition("-")[2]
         yield name
 
 
 def from_json(text: str) -> Roster | None:
-    """Return the roster that a run stores; None when it has none. Raises `StoreFailure` when it is damaged."""
+    """Return the roster of a stored run, or None. Raises `StoreFailure` if it is damaged."""
     if not text:
         return None
     try:
@@ -116,7 +116,7 @@ def load(path: Path) -> Roster:
     rows: list[tuple[str, Student]] = []
     key = None
     try:
-        if first.lower().startswith("sep="):  # Excel's line of its own that names the separator
+        if first.lower().startswith("sep="):  # Excel adds this line, which names the separator
             next(reader)
         columns = [name.strip().lower() for name in next(reader, [])]
         key = next((name for name in _KEYS if name in columns), None)
@@ -147,7 +147,7 @@ def _rows(
         values = {name: row[place].strip() for name, place in places.items() if place < len(row)}
         if not any(map(str.strip, row)):
             continue
-        if key == _USER:  # there names may be empty, and students who have not accepted the assignment have no user
+        if key == _USER:  # names may be empty, and students without this assignment have no user
             values["name"] = values.get("name") or values.get("sid", "") or values.get(key, "")
         student = Student(**{name: values.get(name, "") for name in _COLUMNS})
         demanded = ("name",) if key == _USER else (key, "name")
@@ -177,7 +177,7 @@ _SUBMITTERS = ("submitters", ":submitters")
 
 
 def submitters(path: Path) -> Roster:
-    """Return the students of each submission. Raises `ClassFileError`."""
+    """Return the students of each submission of an export. Raises `ClassFileError`."""
     content = read_bytes(path, _MOST_BYTES, ClassFileError)
     if directive := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
         line = content.count(b"\n", 0, directive.start()) + 1
@@ -190,7 +190,7 @@ def submitters(path: Path) -> Roster:
     rows = []
     for row in _listed_students(path, submissions, problems):
         rows.append(row)
-        if len(rows) > MOST_ROWS:  # a short file can refer to a long list again and again
+        if len(rows) > MOST_ROWS:  # a short file can refer to a long list many times
             raise ClassFileError([FileProblem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
     if problems:
         raise ClassFileError(problems)
@@ -198,7 +198,7 @@ def submitters(path: Path) -> Roster:
 
 
 class _UnusableList(Exception):
-    """A file is no such list, or deeper or larger than one can be."""
+    """A file is not the list of an export, or is nested too deeply or too large."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -206,14 +206,14 @@ class _UnusableList(Exception):
 
 
 def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
-    """Return for each submission the line of its name and the node about it."""
+    """Return for each submission the line of its name, and the YAML node that describes it."""
     import yaml  # noqa: PLC0415 - slow to import, and only exports need it
     from yaml._yaml import CParser  # noqa: PLC0415
     from yaml.composer import Composer  # noqa: PLC0415
     from yaml.resolver import BaseResolver  # noqa: PLC0415
 
     class Loader(Composer, CParser, BaseResolver):
-        """Composes nodes within bounds, and keeps of a submission only its submitters."""
+        """Composes nodes within limits, and keeps only the submitters of each submission."""
 
         def __init__(self) -> None:
             CParser.__init__(self, content)
@@ -222,7 +222,7 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
             self.nodes = self.depth = 0
 
         def failure(self, message: str) -> _UnusableList:
-            """Return the exception for what begins with the next event."""
+            """Return the exception for the node that begins with the next event."""
             mark = getattr(self.peek_event(), "start_mark", None)
             return _UnusableList(message, mark.line + 1 if mark else 1)
 
@@ -257,7 +257,7 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
 def _listed_students(
     path: Path, submissions: dict[str, tuple[int, Any]], problems: list[FileProblem]
 ) -> Iterator[tuple[str, Student]]:
-    """Yield (submission, student)."""
+    """Yield (submission, student) for each student in an export's list; add to `problems` what cannot be used."""
     for name, (line, about) in submissions.items():
         listed: Any = _values(about).get("submitters")
         people = listed.value if listed is not None else []
@@ -271,6 +271,6 @@ def _listed_students(
 
 
 def _values(node: Any) -> dict[str, Any]:
-    """Return the nodes of a mapping by their keys, which are Ruby symbols, `:name`; none where it is no mapping."""
+    """Return the nodes of a mapping by key, without the colon of Ruby symbols (`:name`); {} for other nodes."""
     pairs = node.value if node.id == "mapping" else []
     return {key.value.removeprefix(":"): value for key, value in pairs if key.id == "scalar"}

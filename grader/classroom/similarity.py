@@ -1,99 +1,96 @@
-"""Which submissions of a class are alike, by the fingerprints of copydetect.
+"""Find submissions of a class that are similar: by the fingerprints of copydetect, or with JPlag.
 
 copydetect replaces names by one letter, drops comments and blanks, and hashes each piece of 40 characters (k-gram) of
-what is left. The share of one program in another is the share of its characters that lie in a k-gram of both. What
-the course gives is left out. The library's own report is not used: it lists paths, not submissions.
+the remaining text. The share of one program in another is the share of its characters in k-grams that both have. Code
+that the course gives does not count. The library's own report is not used: it lists paths, not submissions.
 
-Two things of copydetect 0.5 are done here instead. With boilerplate it also drops what a program repeats of its own,
-because it calls numpy for arrays without duplicates. And its offset at the name of a class is too small, so a part of
-a Python program that begins or ends there is marked in the wrong place.
+Two defects of copydetect 0.5 are worked around here. With boilerplate it also drops what a program repeats of its own,
+because it calls numpy for arrays without duplicates. And its offset at the name of a class is too small, so a part of a
+Python program that begins or ends there is marked in the wrong place.
+
+JPlag is not run here. `jplag_files` makes the folder that it reads.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.assignment.source import Source
 from grader.classroom.discover import find_submissions
 from grader.classroom.store import Run, Store
-from grader.core.errors import ToolMissing
+from grader.core.errors import ToolMissing, UsageError
 from grader.core.record import Student
 from grader.core.sanitize import decoded_lines
-from grader.report.document import Document
+from grader.report.class_page import AlikePair, AlikeProgram, file_stems, percent, similar_pages
+from grader.report.document import Document, as_csv
 from grader.report.phrases import counted
-from grader.report.similar_page import AlikePair, AlikeProgram, percent, similar_pages
-
-T = TypeVar("T")
 
 _BLANKS = bytes.maketrans(b"\r\f\v", b"\n  ")
 _PSEUDO = re.compile(r"\b(?:self|cls)\b")
-"""Names that the lexer of Python takes for words of the language."""
+"""Names that the lexer takes for words of Python."""
 
 _K = 40
 """The characters of a k-gram, two or three lines. Every k-gram counts (a window of 1), so the shares do not depend on
-the values of the hashes, which Python draws anew for each process.
+the values of the hashes, which differ from process to process.
 
 Measured on the right samples: with copydetect's default of 25, two programs that only follow the same handout share
 84 % at most, a disguised copy 91 % at least; with 40, 78 % and 88 %; with 50, 75 % and 85 %."""
 _MOST_BYTES = 1 << 18
-"""The size of a program that is compared: reading a file of hostile content of this size takes seconds."""
+"""The largest program that is compared. Reading hostile content of this size takes seconds."""
 _MOST_PAIRS = 200
-"""The number of pairs that are listed and have a page."""
+"""The most pairs that are listed and have a page."""
 _LEAST = 250
-"""The characters of its own that a program must have: about ten lines."""
+"""The least characters of own code that a program must have: about ten lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedIn:
-    """What was handed in under a name; without content `reason` says why."""
+    """A submission as it was handed in."""
 
     name: str
     students: tuple[Student, ...] = ()
     content: bytes = b""
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    """The student's own headers that the source mentions, by name."""
     reason: str = ""
+    """Why the submission has no content; empty if it has."""
 
 
 def handed_in_folder(folder: Path, lab: Lab) -> list[HandedIn]:
-    """Return what was handed in, in the order of the names. Raises `UsageError` as `find_submissions` does."""
-    return [
-        _handed_in(submission.name, submission.students, submission.source, submission.failure)
-        for submission in find_submissions(folder, lab.source_name, rule="").submissions
-    ]
+    """Return the submissions in a folder, sorted by name. Raises `UsageError` as `find_submissions` does."""
+    submissions = []
+    for each in find_submissions(folder, lab.source_name, rule="").submissions:
+        content, reason = (each.source.content, "") if each.source is not None else (b"", each.failure)
+        if each.source is not None and each.source.finding is not None:
+            content, reason = b"", each.source.finding.message
+        submissions.append(HandedIn(name=each.name, students=each.students, content=content, reason=reason))
+    return submissions
 
 
 def handed_in_run(store: Store, run: Run) -> list[HandedIn]:
-    """Return what was handed in for a run, in the order of the names. Raises `StoreFailure` for damage."""
-    everything = []
+    """Return the submissions of a run, sorted by name. Raises `StoreFailure` for a damaged store."""
+    submissions = []
     for entry in [result.entry for result in store.results(run)]:
-        content, _, failure = store.source(entry.source) if entry.source is not None else (b"", {}, entry.failure)
-        everything.append(
-            HandedIn(
-                name=entry.submission, students=entry.students, content=b"" if failure else content, reason=failure
-            )
+        content, headers, reason = store.source(entry.source) if entry.source is not None else (b"", {}, entry.failure)
+        content = b"" if reason else content
+        submissions.append(
+            HandedIn(name=entry.submission, students=entry.students, content=content, headers=headers, reason=reason)
         )
-    return everything
-
-
-def _handed_in(name: str, students: tuple[Student, ...], source: Source | None, failure: str) -> HandedIn:
-    if source is None or source.finding is not None:
-        reason = source.finding.message if source is not None and source.finding is not None else failure
-        return HandedIn(name=name, students=students, reason=reason)
-    return HandedIn(name=name, students=students, content=source.content)
+    return submissions
 
 
 @dataclass(frozen=True, kw_only=True)
 class FingerprintedProgram:
-    """A program and its fingerprint: the `CodeFingerprint` of copydetect without what the course gives."""
+    """A program and its fingerprint: the `CodeFingerprint` of copydetect without code that the course gives."""
 
     name: str
     students: tuple[Student, ...]
@@ -104,7 +101,7 @@ class FingerprintedProgram:
 
     @cached_property
     def line_of(self) -> list[int]:
-        """The line, from 1, of each character of the text without names and comments."""
+        """The line number, from 1, of each character of the text without names and comments."""
         offsets = [(int(place), int(dropped)) for place, dropped in self.fingerprint.offsets[1:]] or [(0, 0)]
         places = [place for place, _ in offsets]
         dropped = list(accumulate((number for _, number in offsets), max))
@@ -122,15 +119,15 @@ class SimilarPair:
 
     programs: tuple[FingerprintedProgram, FingerprintedProgram]
     shares: tuple[float, float]
-    """The share of each that is in the other one, 0 to 1."""
+    """For each program, the share of it that is also in the other program, 0 to 1."""
 
     @property
     def share(self) -> float:
-        """The larger of the two shares: a short program may be a part of a long one."""
+        """The larger share, because a short program may be only a part of a long one."""
         return max(self.shares)
 
     def side_by_side(self) -> tuple[AlikeProgram, AlikeProgram]:
-        """Return both programs for a report, with the lines that are in the other one."""
+        """Return both programs for a report, each with those of its lines that are also in the other program."""
         first, second = self.programs
         return _in_other(first, second, self.shares[0]), _in_other(second, first, self.shares[1])
 
@@ -146,9 +143,9 @@ def _in_other(program: FingerprintedProgram, other: FingerprintedProgram, share:
 
 
 def _equal_lines(program: FingerprintedProgram, other: FingerprintedProgram) -> Mapping[int, int]:
-    """Return the lines that are in the other program too, each with its line there.
+    """Map the lines of `program` that are also in the `other` program to their lines in the other program.
 
-    What occurs there several times is matched with the place that goes on from the one before.
+    If a k-gram occurs several times in the other program, the place nearest to the end of the previous match counts.
     """
     theirs = other.fingerprint.hash_idx
     of_both = sorted(
@@ -166,7 +163,7 @@ def _equal_lines(program: FingerprintedProgram, other: FingerprintedProgram) -> 
 
 
 def _nearest(places: Sequence[int], wanted: int) -> int:
-    """Return the nearest of these ascending places. A hostile program has one k-gram at every place."""
+    """Return the nearest of these ascending places, fast: a hostile program has one k-gram at every place."""
     at = bisect_left(places, wanted)
     return min(places[max(0, at - 1) : at + 1], key=lambda place: abs(place - wanted))
 
@@ -175,7 +172,7 @@ class Fingerprints:
     """Makes fingerprints of the submissions to a lab, and compares them."""
 
     def __init__(self, lab: Lab) -> None:
-        """Read what the course gives. Raises `ToolMissing` without copydetect."""
+        """Read the code that the course gives. Raises `ToolMissing` if copydetect is not installed."""
         try:
             self._library, self._utils = import_module("copydetect"), import_module("copydetect.utils")
         except ImportError as error:
@@ -211,7 +208,7 @@ class Fingerprints:
         )
 
     def pairs(self, programs: Sequence[FingerprintedProgram], threshold: float) -> Iterator[list[SimilarPair]]:
-        """Yield for each program the pairs with a later one in which the share of either is at least `threshold`."""
+        """Yield for each program its pairs with later programs, except pairs with a `share` below `threshold`."""
         for number, first in enumerate(programs, start=1):
             yield [pair for second in programs[number:] if (pair := self._pair(first, second)).share >= threshold]
 
@@ -221,7 +218,7 @@ class Fingerprints:
 
 
 def _best_first(pairs: Sequence[SimilarPair]) -> list[SimilarPair]:
-    """Order pairs so that many submissions with one source in common do not displace all the others."""
+    """Sort pairs by share, but first the best pair of each submission: a large group must not displace other pairs."""
     best: list[SimilarPair] = []
     others: list[SimilarPair] = []
     names: set[str] = set()
@@ -233,31 +230,28 @@ def _best_first(pairs: Sequence[SimilarPair]) -> list[SimilarPair]:
 
 
 def _like_any_name(name: re.Match[str]) -> str:
-    return "x" * len(name[0])  # as long, so that each character stays at its place
+    return "x" * len(name[0])  # the same length, so that each character keeps its place
 
 
-class Counting(Protocol):
-    """Hands items on, and shows how many of them were handled."""
-
-    def __call__(self, items: Iterable[T], total: int, doing: str, /) -> Iterator[T]:
-        """Yield the items, of which there are `total`; `doing` says what is done with them."""
+Counting = Callable[[Iterable[Any], int, str], Iterator[Any]]
+"""Takes items, their number and one word for the work; yields the items and shows the progress of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """The submissions of a class that are alike."""
+    """The pairs of similar submissions of a class."""
 
     lab: Lab
     pairs: Sequence[AlikePair]
-    """For each submission the pair in which it is most alike, then the others; both begin with the largest share."""
+    """The best pair of each submission, then the other pairs; both sorted by share."""
     skipped: Sequence[tuple[str, str]]
-    """The names of the submissions that were not compared, each with the reason."""
+    """(name, reason) of each submission that was not compared."""
     summary: str
-    """How many pairs there are, in words."""
+    """A sentence with the number of pairs."""
 
     @classmethod
     def among(cls, submissions: Sequence[HandedIn], lab: Lab, progress: Counting, threshold: float = 0.8) -> Alike:
-        """Compare all with each other. Raises `ToolMissing` without copydetect."""
+        """Compare all pairs of submissions. Raises `ToolMissing` if copydetect is not installed."""
         fingerprints = Fingerprints(lab)
         read = list(progress(map(fingerprints.program, submissions), len(submissions), "reading"))
         named = zip(submissions, read, strict=True)
@@ -274,11 +268,55 @@ class Alike:
         )
 
     def pages(self) -> Iterator[tuple[str, Document]]:
-        """Yield the file name and the page of the list of pairs, then those of each pair."""
+        """Yield (file name, page): first for the list of pairs, then for each pair."""
         title = f"{self.lab.name}: submissions that are alike"
         return similar_pages(self.pairs, title=title, summary=self.summary, skipped=self.skipped)
 
 
 def _lines(content: bytes) -> tuple[str, ...]:
-    """Return the lines of a program; other blanks and other ends of lines than usual make no difference."""
+    """Return the lines of a program. All blanks become spaces, all line ends usual ones."""
     return tuple(decoded_lines(content.replace(b"\r\n", b"\n").translate(_BLANKS).split(b"\n")))
+
+
+_JPLAG = {"c": ("c", (".c", ".h")), "python": ("python3", (".py",))}
+"""By language of a lab: JPlag's name of the language, and the suffixes that JPlag reads (jplag/JPlag, languages/)."""
+_SUBMISSIONS, _BASE = "submissions", "base-code"
+
+
+def jplag_files(submissions: Sequence[HandedIn], lab: Lab) -> dict[str, bytes]:
+    """Return the folder that JPlag reads, as file contents by path.
+
+        submissions/ID/ring.c    the student's files, exactly as handed in
+        base-code/ring.c         what the course gave; JPlag ignores equal code in submissions
+        submissions.csv          whose ID each one is; JPlag does not read this file
+
+    JPlag shows the IDs. So an ID is made of the students' ids (`sid`) if the roster has them, and not of their names.
+    The folder contains no points and no cases.
+
+    Raises `UsageError` if JPlag does not know the language of the lab.
+    """
+    if lab.runtime.language not in _JPLAG:
+        known = ", ".join(name for name, _ in _JPLAG.values())
+        raise UsageError(f"JPlag does not compare submissions of {lab.name}; this export knows its languages {known}")
+    _, suffixes = _JPLAG[lab.runtime.language]
+    stems = file_stems(map(_shown_name, submissions))
+    rows = [("folder", "submission", "students")]
+    files = {f"{_BASE}/{name}": path.read_bytes() for name, path in lab.starter.items() if name.endswith(suffixes)}
+    for stem, submission in zip(stems, submissions, strict=True):
+        rows.append((stem, submission.name, "; ".join(student.name for student in submission.students)))
+        for name, content in {lab.source_name: submission.content, **submission.headers}.items():
+            files[f"{_SUBMISSIONS}/{stem}/{Path(name).name}"] = content
+    return files | {"submissions.csv": as_csv(rows).encode()}
+
+
+def jplag_command(lab: Lab, folder: Path) -> list[str]:
+    """Return the command that compares the submissions in a folder of `jplag_files`."""
+    base = ["--base-code", str(folder / _BASE)] if (folder / _BASE).is_dir() else []
+    words = ["--language", _JPLAG[lab.runtime.language][0], *base, "--result-file", str(folder / "result")]
+    return ["java", "-jar", "jplag.jar", *words, str(folder / _SUBMISSIONS)]
+
+
+def _shown_name(submission: HandedIn) -> str:
+    """Return the ids of the students, or the submission's own name if the roster lacks one of their ids."""
+    ids = [student.sid for student in submission.students]
+    return "-".join(ids) if ids and all(ids) else submission.name

@@ -1,11 +1,11 @@
-"""The store: every record of every run in one SQLite file; nothing in it is overwritten, except by `--again`.
+"""The store: every record of every run in one SQLite file. Nothing in it is overwritten, except by `--again`.
 
-A record is stored once, under a key of everything that it depends on (fingerprint.py). A run lists who submitted what,
+A record is stored once, under a key of everything that it depends on (`GradingPlan`). A run lists who submitted what,
 and the key under which the record is or will be stored. So an unchanged submission is graded already when its run
-begins, a killed batch goes on where it was, and two batches at once cannot duplicate anything. A damaged row is
-detected by its checksum: it counts as not graded, and the same command makes it again.
+begins, a killed batch continues where it was, and two batches at once do no work twice. A checksum shows whether a row
+is damaged. A damaged record counts as not graded, and the same command makes it again.
 
-The values that tables show are also stored in columns beside the record: a gradebook of 5,000 rows took 132 s of CPU
+The values that tables show are also stored in columns next to the record: a gradebook of 5,000 rows took 132 s of CPU
 time when it was read from records of 250 kB each.
 """
 
@@ -51,20 +51,20 @@ class Run:
     lab: str
     folder: str
     settings: str
-    """JSON, see `grader.assignment.lab.Settings`."""
+    """`grader.assignment.lab.Settings`, as JSON."""
     fingerprint: str
     judged: str
-    """As in `GradingPlan`: whether records of another run can be rescored for this one."""
+    """See `GradingPlan.judged`. Records of another run with the same value can be rescored for this run."""
     max_score: int
     beside: int | None = None
     roster: str = ""
-    """JSON, see `grader.classroom.roster`; empty: none was given."""
+    """The `Roster` as JSON; "" without a roster."""
     started: str = ""
 
 
 @contextlib.contextmanager
 def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Store]:
-    """Open the store in that file. Raises `StoreError`, and `StoreFailure` when it fails later."""
+    """Open the store at `path`. Raises `StoreError` for a file that is no store; methods raise `StoreFailure`."""
     with opened(path, create=create, read_only=read_only) as database:
         yield Store(database)
 
@@ -76,7 +76,7 @@ class Store:
         self.database = database
 
     def add_sources(self, sources: Iterable[tuple[str, Source]]) -> None:
-        """Store what was submitted, by its id, for later regrades; damaged rows are replaced."""
+        """Store sources by their ids, for later regrades. Damaged rows are replaced."""
         rows = (
             (
                 source_id,
@@ -95,7 +95,7 @@ class Store:
             )
 
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
-        """Return what was submitted: content, headers, and why there is no file. Raises `StoreFailure` for damage."""
+        """Return a source's content, headers, and why it has no file ("": it has). Raises `StoreFailure` for damage."""
         row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
         with self.database.reading("what was submitted", "`grade batch FOLDER` puts it back"):
             values = dict(row or {})
@@ -109,7 +109,7 @@ class Store:
         overrides: Collection[Override] = (),
         missing: Collection[Student] = (),
     ) -> Run:
-        """Return the run with exactly these values: a new one, or the one that exists already."""
+        """Return the run with exactly these values: a new run, or the run that exists already."""
         rows = [
             (entry.submission, _dumped(entry.students), json.dumps(entry.notes), entry.source, entry.key)
             for entry in entries
@@ -152,7 +152,7 @@ class Store:
         return self._run(row)
 
     def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
-        """Write the results of a run. They may exist already; then they are the same, except where rows are damaged."""
+        """Write the results of a run. If the run has rows already, keep equal rows and replace damaged ones."""
         names = {row["submission"] for row in self.database.rows("SELECT submission FROM results WHERE run = ?", run)}
         if names - {row[0] for row in rows}:
             self.database.change("DELETE FROM results WHERE run = ?", run)
@@ -170,11 +170,11 @@ class Store:
         self.database.change(f"{verb} INTO {table} ({names}) VALUES ({places})", *values.values())
 
     def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
-        """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
+        """Store a record. An existing record stays, unless it is damaged or the new record was made `anew`."""
         self.add_records([stored], anew=anew)
 
     def add_records(self, records: Iterable[StoredRecord], *, anew: bool = False) -> None:
-        """Store all these records, or none, as `add_record` does."""
+        """Store all these records or none, as `add_record` does."""
         with self.database.transaction():
             for stored in records:
                 if anew or self.record(stored.key) is None:
@@ -188,7 +188,7 @@ class Store:
         self.database.change("UPDATE results SET failure = ? WHERE run = ? AND key = ?", failure, run.id, key)
 
     def give_up(self, key: str, reason: str) -> None:
-        """Store that a person has to look at the submissions with that key, unless there is a record of them."""
+        """Store that a person has to look at the submissions with that key, unless a record is stored for the key."""
         self.database.change(
             "INSERT OR REPLACE INTO given_up SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM records WHERE key = ?)",
             key,
@@ -200,13 +200,22 @@ class Store:
         """Whether a person has to look at the submissions with that key."""
         return self.database.row("SELECT 1 FROM given_up WHERE key = ?", key) is not None
 
+    def add_mending(self, key: str, seconds: int, mending: str) -> None:
+        """Store what a search of so many seconds for a change found, as JSON."""
+        self._insert("mended", {"key": key, "seconds": seconds, "mending": mending}, replace=True)
+
+    def mending(self, key: str) -> tuple[int, str] | None:
+        """Return the seconds and the result of the stored search for a change; None without one."""
+        row = self.database.row("SELECT seconds, mending FROM mended WHERE key = ?", key)
+        return (row["seconds"], row["mending"]) if row is not None else None
+
     def record(self, key: str) -> StoredRecord | None:
-        """Return the record stored for that key; None when there is none, or it is damaged."""
+        """Return the record stored for that key; None if there is no record or it is damaged."""
         row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
         return StoredRecord.of_row(row) if row is not None else None
 
     def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Return each key that has no record, a damaged one, or is to be graded `again`, with the id of its source."""
+        """Return (key, source id) of each result that has no record, a damaged record, or a key in `again`."""
         rows = self.database.rows(
             f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
             "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
@@ -218,23 +227,23 @@ class Store:
         return list(dict.fromkeys(wanted))
 
     def make_current(self, run: Run) -> None:
-        """Make this run the one that counts."""
+        """Make this run the one that counts for its class."""
         self.database.change("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", run.lab, run.folder, run.id)
 
     def current(self, lab: str, folder: str) -> Run | None:
-        """Return the run that counts for a class; None when there is none."""
+        """Return the run that counts for a class, or None."""
         row = self.database.row(
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
         return self._run(row) if row is not None else None
 
     def known(self, lab: str, folder: str) -> Run | None:
-        """Return the run that counts for a class, or its newest run while none counts; None for an unknown class."""
+        """Return the run that counts for a class, or its newest run if no run counts yet; None for an unknown class."""
         runs = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
         return runs[0] if runs else None
 
     def all_current(self) -> list[Run]:
-        """Return the runs that count, of all classes; for a class without one its newest run."""
+        """Return the run that counts for each class, or its newest run if no run counts yet."""
         rows = self.database.rows(
             "SELECT coalesce((SELECT run FROM current c WHERE c.lab = r.lab AND c.folder = r.folder), max(id)) AS id "
             "FROM runs r GROUP BY lab, folder ORDER BY 1"
@@ -246,7 +255,7 @@ class Store:
         return [self._run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
 
     def run(self, number: int) -> Run:
-        """Return the run with that number. Raises `UsageError` when there is none."""
+        """Return the run with that number. Raises `UsageError` if there is no such run."""
         row = self.database.row("SELECT * FROM runs WHERE id = ?", number)
         if row is None:
             raise UsageError(f"there is no run {number} in this store; `grade runs` lists them")
@@ -269,7 +278,7 @@ class Store:
             return tuple(checked(Student, json.loads(row["student"])) for row in rows)
 
     def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
-        """Yield the results of a run, in the order of their names, one by one: together they may be large."""
+        """Yield the results of a run one by one, sorted by name: all together may be large."""
         condition = "" if submission is None else "AND submission = ?"
         values = (run.id,) if submission is None else (run.id, submission)
         decided: dict[str, list[Override]] = {}
@@ -305,18 +314,18 @@ def _now() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prunable:
-    """What would be removed."""
+    """What `prune` would remove from a store."""
 
     records: int
     sources: int
     size: int
-    """In bytes."""
+    """The size of the removed rows, in bytes."""
 
 
 def runs_to_remove(store: Store, named: Collection[int], keep: int | None) -> tuple[Run, ...]:
-    """Return the runs with these numbers, and of each class those older than its last `keep`.
+    """Return the runs with these numbers, and all runs of each class except its last `keep`.
 
-    A run that counts always stays. Raises `UsageError` for a number without a run, or of a run that counts.
+    A run that counts always stays. Raises `UsageError` for the number of a run that counts or does not exist.
     """
     counting = {run.id for run in store.all_current()}
     for number in named:
@@ -334,7 +343,7 @@ def runs_to_remove(store: Store, named: Collection[int], keep: int | None) -> tu
 
 
 def prunable(store: Store, runs: Collection[Run]) -> Prunable:
-    """Return what would be removed with these runs."""
+    """Return what `prune` would remove with these runs."""
     numbers = _numbers(runs)
     records, of_records = store.database.row(f"SELECT count(*), {_RECORD_BYTES} {_RECORDS}", numbers) or (0, 0)
     sources, of_sources = store.database.row(f"SELECT count(*), {_SOURCE_BYTES} {_SOURCES}", numbers) or (0, 0)
@@ -365,19 +374,19 @@ def _numbers(runs: Collection[Run]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What differs in the second run; a value that one of the runs lacks is None."""
+    """The differences between two runs for one submission. A value that one of the runs lacks is None."""
 
     submission: str
     verdict: tuple[str | None, str | None]
     score: tuple[int | None, int | None]
     rules: dict[str, tuple[int | None, int | None]]
-    """The points of the rules where they differ."""
+    """The points (old, new) of each rule whose points differ."""
     cases: dict[str, tuple[str | None, str | None]]
-    """The verdicts of the cases where they differ; each case with its rule in brackets."""
+    """The ends (old, new) of each case that ended differently; a key is a case with its rule in brackets."""
 
 
 def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
-    """Yield the changes of all submissions whose verdict or points differ, in the order of their names."""
+    """Yield the change of each submission whose verdict or points differ, sorted by name."""
     before, after = _by_name(store, old), _by_name(store, new)
     for name in sorted({*before, *after}):
         if before.get(name) == after.get(name):
@@ -389,7 +398,7 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
 
 
 def change_between(submission: str, old: Result | None, new: Result | None) -> Change | None:
-    """Return the change of one submission; None when neither verdict nor points differ."""
+    """Return the change of one submission; None if neither verdict nor points differ."""
     was, now = (result.brief if result is not None else None for result in (old, new))
     verdict = was.verdict if was else None, now.verdict if now else None
     score = was.score if was else None, now.score if now else None
@@ -398,13 +407,13 @@ def change_between(submission: str, old: Result | None, new: Result | None) -> C
         return None
     stored = [result.stored.packed if result is not None and result.stored else None for result in (old, new)]
     cases = {}
-    if stored[0] != stored[1]:  # otherwise the record was only rescored
+    if stored[0] != stored[1]:  # if equal, the record was only rescored
         cases = _differing(*(_ends(result.record if result is not None else None) for result in (old, new)))
     return Change(submission=submission, verdict=verdict, score=score, rules=rules, cases=cases)
 
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
-    """Return, by submission, the values that differ where the records may differ."""
+    """Return for each submission some values; if they are equal in two runs, the records are equal too."""
     return {
         result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
         for result in store.results(run)
@@ -416,7 +425,7 @@ def _points(record: Record | None) -> dict[str, int]:
 
 
 def _ends(record: Record | None) -> dict[str, str]:
-    """Return how each case ended. A case can pass by its rule and still have lost memory."""
+    """Return in words how each case ended. A case can pass for its rule and still have lost memory."""
     return {
         f"{outcome.case} ({outcome.rule})": "passes, but " * (outcome.passed and not outcome.clean) + outcome.verdict
         for outcome in (record.outcomes if record is not None else ())
@@ -424,5 +433,5 @@ def _ends(record: Record | None) -> dict[str, str]:
 
 
 def _differing(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
-    """Return the entries where the two differ, in the order of the first."""
+    """Return the entries that differ, in the order of `old`."""
     return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}

@@ -1,7 +1,7 @@
-"""One line of a run: a submission, who submitted it, the record, when there is one, and what people decided about it.
+"""One line of a run: a submission, its students, its record if there is one, and the decisions of people about it.
 
-Overrides are decisions after the grading about points of a rule of one submission, with reason and name. They are in a
-TOML file, one table [[override]] for each: submission, rule, points (what the rule counts now), reason, by.
+An override is a decision after the grading about the points of one rule of one submission, with reason and name. A TOML
+file has one table [[override]] for each: submission, rule, points (what the rule counts now), reason, by.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Entry:
     students: tuple[Student, ...] = ()
     notes: tuple[str, ...] = ()
     source: str | None
-    """The id of what was submitted; None when that could not be read."""
+    """The id of the source; None if the submission could not be read."""
     key: str
-    """The key of its record."""
+    """The key of the submission's record."""
     failure: str = ""
-    """Why it could not be graded. Then it has no score."""
+    """Why the submission could not be graded and has no score; "" otherwise."""
     needs_person: bool = False
-    """Whether a person has to look at it: nothing could be read, or the grading broke twice."""
+    """Whether a person has to look at the submission: it could not be read, or its grading broke twice."""
     since: int | None = None
-    """The earlier run that took it in, where the class had nothing newer in its place; None: this run did."""
+    """The earlier run to which it was submitted, if the class had no newer submission; None: submitted to this run."""
 
     @classmethod
     def of_row(cls, row: Row) -> Entry | None:
-        """Return the entry of a row of `results`, beside those of `kept` and `given_up`; None when it is damaged."""
+        """Return the entry of a row of `results` joined with `kept` and `given_up`; None if it is damaged."""
         try:
             values = {
                 "submission": row["submission"],
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """A record as the store holds it: before overrides, and with the values that tables and queries need beside it."""
+    """A record as the store holds it: without overrides, and with the values that tables and queries need."""
 
     key: str
     packed: bytes
@@ -77,14 +77,14 @@ class StoredRecord:
     complete: int
     public_only: int
     points: str
-    """JSON: for each rule its points and the most that it could earn."""
+    """JSON: for each rule its points and its maximum."""
     counted: str
-    """JSON, by the rubric of this record: what students see, and the scores of the rules and of those of `would_score`.
-    In `packed` they may be older (see `rescored`)."""
+    """JSON, by the rubric of this record: what students see, the scores of the rules, and those of `would_score`. After
+    `rescored` the values in `packed` are older."""
 
     @classmethod
     def of(cls, key: str, record: Record) -> StoredRecord:
-        """Return what is stored of a record that has a score."""
+        """Return the stored form of a record that has a score."""
         assert record.score is not None
         return cls(
             key=key,
@@ -100,17 +100,17 @@ class StoredRecord:
         )
 
     def rescored(self, key: str, rubric: Rubric) -> StoredRecord:
-        """Return what is stored, under this key, of the same record by another rubric (grader.result.assemble).
+        """Return the record as another rubric scores it, under this key (grader.result.assemble).
 
-        The record is not unpacked: its scores are beside it, and it gets them when it is read. Its causes are right
-        only where it `loses_alike`.
+        The record is not unpacked: its scores are stored next to it and replace those inside it when it is read. Its
+        causes are right only if both versions `loses_alike`.
         """
         feedback = rubric.feedback_at(datetime.now(UTC))
         rules, would = (rescored(scores, rubric) for scores in self.scores)
         points, most = total(rules), sum(rule.max_points for rule in rules)
         verdict = Verdict(self.verdict)
         if verdict not in (Verdict.COMPILE_ERROR, Verdict.REJECTED):
-            if verdict is Verdict.ACCEPTED and points < most:  # rare: a rule without points has some now
+            if verdict is Verdict.ACCEPTED and points < most:  # rare: a rule that had no points has points now
                 record = replace(from_json(self.json), feedback=feedback)
                 return StoredRecord.of(key, with_rules(record, rules, would))
             verdict = by_points(points, most, verdict)
@@ -125,12 +125,12 @@ class StoredRecord:
         )
 
     def loses_alike(self, other: StoredRecord) -> bool:
-        """Whether the same rules lose points."""
+        """Whether the same rules lose points in both records."""
         return lose_alike(self.scores[0], other.scores[0])
 
     @classmethod
     def of_row(cls, row: Row) -> StoredRecord | None:
-        """Return the record of a row of `records`; None when there is none, or it is damaged."""
+        """Return the record of a row of `records`; None if there is no record or it is damaged."""
         if row["packed"] is None:
             return None
         stored = cls(**{field.name: row[field.name] for field in fields(cls)})
@@ -141,7 +141,7 @@ class StoredRecord:
 
     @property
     def checksum(self) -> int:
-        """The checksum that shows damage. Raises `TypeError` or `ValueError` when values are of other types."""
+        """The checksum that shows damage. Raises `TypeError` or `ValueError` if a value is of another type."""
         beside = (self.verdict, self.score, self.max_score, self.rule, int(self.complete), int(self.public_only))
         return checksum(self.packed, self.key, *beside, self.points, self.counted)
 
@@ -152,7 +152,7 @@ class StoredRecord:
 
     @property
     def scores(self) -> tuple[tuple[RuleScore, ...], tuple[RuleScore, ...]]:
-        """The scores of the rules, and of those of `would_score`, without unpacking the record."""
+        """The scores of the rules, and the scores of `would_score`. The record is not unpacked for them."""
         rules, would = (
             tuple(RuleScore(**{**values, "judged": Judged(values["judged"])}) for values in scores)
             for scores in json.loads(self.counted)[1:]
@@ -167,7 +167,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A submission of a run: graded, not graded yet, or one that needs a person."""
+    """A submission of a run: graded, not graded yet, or waiting for a person."""
 
     entry: Entry
     lab: str
@@ -183,22 +183,22 @@ class Result:
 
     @property
     def is_graded(self) -> bool:
-        """Whether it has a score."""
+        """Whether the submission has a score."""
         return self.stored is not None
 
     @property
     def needs_person(self) -> bool:
-        """Whether it has no score until a person has looked at it."""
+        """Whether the submission gets no score until a person has looked at it."""
         return self.stored is None and self.entry.needs_person
 
     @property
     def is_final(self) -> bool:
-        """Whether an export need not wait for it: it has a score, or needs a person."""
+        """Whether the submission can be exported now: it has a score, or only a person can decide."""
         return self.is_graded or self.needs_person
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict after overrides; None: not graded yet."""
+        """The verdict after overrides; None if the submission is not graded yet."""
         if self.stored is None:
             return Verdict.JUDGE_ERROR if self.entry.failure else None
         return self.brief.verdict if self.overrides else Verdict(self.stored.verdict)
@@ -210,7 +210,7 @@ class Result:
 
     @property
     def record(self) -> Record:
-        """The record, after overrides; when none is stored, a record that says that there is no score, and why."""
+        """The record after overrides. If no record is stored, this is a record without a score that says why."""
         entry = self.entry
         if self.stored is None:
             why = entry.failure or "it has not been graded yet"
@@ -229,9 +229,9 @@ class Result:
 
     @property
     def brief(self) -> Record:
-        """The part of the record that tables show; unpacking the whole record would take a hundred times as long.
+        """The part of the record that tables show: unpacking the whole record would take a hundred times as long.
 
-        It has the rule of the first cause and the points of the rules, but no outcomes and no findings.
+        This part has the rule of the first cause and the points of the rules, but no outcomes and no findings.
         """
         stored = self.stored
         if stored is None:
@@ -251,7 +251,7 @@ class Result:
         return self._of_its_own(record)
 
     def _of_its_own(self, record: Record) -> Record:
-        """Return the record with what its run knows of the submission, and with the overrides applied."""
+        """Return the record with the name, notes and students of the submission in this run, and with the overrides."""
         return applied(replace(record, submission=self._named(record.submission)), self.overrides)
 
     def _named(self, submission: Submission) -> Submission:
@@ -286,9 +286,9 @@ def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> 
 
 
 def applied(record: Record, overrides: Iterable[Override]) -> Record:
-    """Return the record with its overrides; those of other submissions and of rules that it lacks change nothing.
+    """Return the record with its overrides. Overrides of other submissions, or of rules it lacks, are ignored.
 
-    Its verdict is accepted exactly when it has all points, from the grading or from people.
+    The verdict is accepted if and only if the record has all points, from the grading or from people.
     """
     decided = {override.rule: override for override in overrides if override.submission == record.submission.name}
     recorded = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
@@ -296,7 +296,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         return record
     rules = tuple(
         replace(rule, points=min(decided[rule.rule].points, rule.max_points)) if rule.rule in decided else rule
-        for rule in record.rules  # a rule of which no case was chosen is worth nothing
+        for rule in record.rules  # a rule is worth nothing if no case was chosen for it
     )
     score = sum(rule.points for rule in rules)
     verdict = record.verdict

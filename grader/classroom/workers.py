@@ -1,27 +1,36 @@
-"""Grade the submissions of a class on any executor; a pool of processes on this machine is one of them.
+"""Grade the submissions of a class on any executor. A pool of processes on this machine is one of them.
+
+A grading plan is an assignment with its cases and options. Its fingerprint covers everything that a record depends on
+except the submission: two gradings with the same fingerprint give the same result, so a submission that was graded once
+need not be graded again.
 
 A task contains the submission itself and the fingerprint that it was planned for. So a worker needs no files except a
-clone of the grader, and refuses to grade with a different one.
+clone of the grader, and refuses to grade with another fingerprint.
 
 No call can prevent the pool from ending. The pool of Python's own library breaks as a whole when one process dies, does
 not say which call killed it, has no deadline for a call, and at its end waits for as long as a call takes. `pebble`'s
 pool (5.2) has deadlines, but needs 3 s for each process that ignores SIGTERM, one after the other, so that two of them
-delay Ctrl-C by 6 s; it leaves the programs that a killed process had started, lets busy processes outlive their parent,
+delay Ctrl-C by 6 s. It leaves the programs that a killed process had started, lets busy processes outlive their parent,
 counts the time of a Ctrl-Z, and breaks as a whole when a process dies that has no call.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pickle
+import platform
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -30,32 +39,159 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.lab import Settings
+from grader.assignment.case_files import select_cases
+from grader.assignment.lab import Lab, Settings
+from grader.assignment.rubric import RUBRIC_FILE
 from grader.assignment.source import Source
-from grader.classroom.fingerprint import differences, grading_plan
 from grader.classroom.stored_result import StoredRecord
+from grader.core.case import Case
 from grader.core.errors import GraderError, InputError, OtherGrader, Unprotected
 from grader.core.picture import Drawing
+from grader.judge.score import most_points
+from grader.labs import open_lab
+from grader.system import resources
 from grader.system.budget import MOST_SECONDS
 from grader.system.process_tree import INTERRUPTS, delayed_interrupts, end_tree
 from grader.system.resources import MACHINE_ERRORS
 from grader.system.sandbox import LEVELS, require, sweep
 
+_ROOT = Path(__file__).parents[2]
+_CODE = ("reference/**/*.py", "reference/**/*.h", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
+_NO_MATTER = frozenset({"tests", "cli", "report", "bench", "bundles"})
+"""No record depends on these packages."""
+_HASHED = ("grader", "cases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradingPlan:
+    """A loaded assignment with its cases."""
+
+    settings: Settings
+    lab: Lab
+    cases: tuple[Case, ...]
+    hidden: Mapping[str, int] | None = None
+    """If hidden cases are left out: their weight by rule. None if no hidden case is left out."""
+    made_of: Mapping[str, str]
+    """What records depend on in addition to settings and submission, by name: grader code, cases, tools, machine."""
+    fingerprint: str
+    judged: str
+    """The fingerprint without what `rescored` (grader.result.assemble) may change: points, titles and places of rules,
+    and what students see, which may depend on the time. If it is equal, a record can be rescored without a grading."""
+
+    @property
+    def max_score(self) -> int:
+        """The points of a right program. A rule has no points if no case was chosen for it."""
+        return most_points(self.lab.rubric, self.cases, self.hidden)
+
+    def key(self, source: str) -> str:
+        """Return the key of the record of a source (see `source_id`)."""
+        return _digest([self.fingerprint, source])
+
+    def require_tools(self) -> None:
+        """Raise `ToolMissing` when a tool that this plan needs is not installed on this machine."""
+        resources.require(*self.lab.runtime.tools(self.settings))
+
+
+@cache
+def grading_plan(settings: Settings) -> GradingPlan:
+    """Load the plan. Raises `UsageError` when no case matches, `CaseFileError`, `RubricError`."""
+    lab = open_lab(settings.lab)
+    seed = lab.rubric.seed if settings.seed is None else settings.seed
+    selection = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
+    settings = replace(settings, public_only=selection.hidden is not None)
+    of_cases = repr(selection.hidden), *_files(lab, selection.cases)
+    made_of = {
+        "grader": grader_hash(),
+        "cases": _digest([*of_cases, (lab.cases / RUBRIC_FILE).read_bytes()]),
+        **{tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)},
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
+    }
+    return GradingPlan(
+        settings=settings,
+        lab=lab,
+        cases=selection.cases,
+        hidden=selection.hidden,
+        made_of=made_of,
+        fingerprint=_fingerprint(settings, made_of | {"feedback": lab.rubric.feedback_at(datetime.now(UTC))}),
+        judged=_fingerprint(settings, made_of | {"cases": _digest([*of_cases, repr(lab.rubric.judging)])}),
+    )
+
+
+def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Return in words how two values of `GradingPlan.made_of` differ."""
+    words = []
+    for name in sorted(here.keys() | wanted.keys()):
+        actual, expected = here.get(name, ""), wanted.get(name, "")
+        if actual != expected:
+            words.append(f"other {name}" if name in _HASHED else f"{name} '{actual or 'missing'}', not '{expected}'")
+    return "; ".join(words)
+
+
+@cache
+def grader_hash() -> str:
+    """Return a hash of the grader's code, as far as records depend on it."""
+    return _digest(part for path in code() for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
+
+
+def code() -> list[Path]:
+    """Return the files of the grader's code on which records depend."""
+    paths = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
+    return [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
+
+
+def source_id(source: Source) -> str:
+    """Return a hash of what was submitted: the source and its `meant_headers`, or why there is no source."""
+    failure = source.finding.message if source.finding is not None else ""
+    headers = meant_headers(source)
+    return _digest([source.content, failure, *(part for name in headers for part in (name, headers[name]))])
+
+
+def meant_headers(source: Source) -> Mapping[str, bytes]:
+    """Return those of the student's headers that the source includes, directly or through another header."""
+    meant: dict[str, bytes] = {}
+    texts = [source.content]
+    while texts:
+        text = texts.pop()
+        for name, content in source.own_headers.items():
+            if name not in meant and re.search(rb"\b" + re.escape(name.encode()), text):
+                meant[name] = content
+                texts.append(content)
+    return dict(sorted(meant.items()))
+
+
+def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
+    """Yield path and content of the chosen cases and of the files next to them, such as the clauses; not the rubric."""
+    for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
+        if path != lab.cases / RUBRIC_FILE:
+            yield str(path.relative_to(lab.cases))
+            yield path.read_bytes()
+
+
+def _fingerprint(settings: Settings, made_of: Mapping[str, str]) -> str:
+    return _digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)])
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    """Return a hash of the parts, which also depends on where each part ends."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
 Workers = Callable[[], AbstractContextManager[Executor]]
-"""Makes an executor, and another one when that broke. Leaving it by an exception ends what is in progress."""
+"""Makes an executor. If an exception leaves its `with` block, the tasks in progress are ended."""
 
 KILLED = "the process that graded it was killed, perhaps because memory ran out"
-"""Why a submission has no record when its process died."""
-
 LATE = f"its grading did not finish within {MOST_SECONDS / 60:.0f} minutes and was killed"
-"""Why a submission has no record when its process did not end in time."""
-
 MOST_SECONDS_TO_END = 20.0
-"""The most seconds in which a worker process ends after the process that it works for is gone."""
+"""The most seconds in which a worker process ends after the process that it works for has ended."""
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 1.5
-"""The time for all calls together to clean up; then the pool does it for them, so that the end takes at most 3 s."""
+"""The time in which all calls must clean up. After this the pool cleans up for them, so it ends within 3 s."""
 _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -68,9 +204,9 @@ class Task:
     settings: Settings
     fingerprint: str
     made_of: Mapping[str, str]
-    """As in `GradingPlan`: a worker with another fingerprint can say what differs."""
+    """See `GradingPlan.made_of`: a worker with another fingerprint reports what differs."""
     level: str = LEVELS[0]
-    """The least level of protection of the machine that grades it, one of `LEVELS`."""
+    """The least level of protection that the grading machine must have, one of `LEVELS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +217,13 @@ class Graded:
     stored: StoredRecord | None = None
     failure: str = ""
     broke: bool = False
-    """Whether this grading broke; a failure of the whole machine or of the store is none of this submission."""
+    """Whether grading this submission failed. False for a failure of the whole machine or of the store."""
 
 
 def grade(task: Task) -> Graded:
-    """Grade a submission in this process; a failure of the grader is returned, not raised: the other tasks go on.
+    """Grade a submission in this process. A failure of the grader is returned, not raised, so that other tasks go on.
 
-    Raises `OtherGrader` and `Unprotected` where no task may be graded.
+    Raises `OtherGrader` and `Unprotected` if this machine must not grade any task.
     """
     try:
         return Graded(key=task.key, stored=_stored_record(task))
@@ -122,7 +258,7 @@ def _stored_record(task: Task) -> StoredRecord:
 
 
 def outcome(future: Future[Graded], task: Task) -> Graded:
-    """Return the result of a task, also when its process was killed. Raises what `grade` does."""
+    """Return the result of a task, even if its process was killed. Raises what `grade` raises."""
     try:
         return future.result()
     except BrokenExecutor:
@@ -136,14 +272,14 @@ class ProcessDied(BrokenExecutor):
 
 
 class CallTimeout(Exception):
-    """A call exceeded its time; its process was killed."""
+    """A call exceeded its time, so the pool killed its process."""
 
 
 class ProcessPool(Executor):
-    """An executor with `count` processes, each started for its first call, and again after it was killed.
+    """An executor with `count` processes. Each is started for its first call, and again after it was killed.
 
-    It is used in a `with` block. An exception in the block ends the processes at once, whatever they are doing, and so
-    does the death of this process; otherwise they end when their calls are done.
+    Use it in a `with` block. The processes end when their calls are done. They end at once, even during a call, when an
+    exception leaves the block or this process dies.
     """
 
     def __init__(self, count: int, most_seconds: float = MOST_SECONDS) -> None:
@@ -156,7 +292,7 @@ class ProcessPool(Executor):
                 thread.start()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
-        """Make the call in a process. The future raises what the call raises, `ProcessDied`, or `CallTimeout`."""
+        """Make the call in a process. The future raises the exception of the call, `ProcessDied`, or `CallTimeout`."""
         future: Future[Any] = Future()
         self._calls.put((future, (function, arguments)))
         return future
@@ -192,7 +328,7 @@ class ProcessPool(Executor):
                     future.set_exception(error)
 
     def _watch(self) -> None:
-        """Subtract passed time from all calls, but not time in which all processes were stopped, such as by Ctrl-Z."""
+        """Reduce the time left to each call by what has passed. Time in which Ctrl-Z stopped all does not count."""
         before = time.monotonic()
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
@@ -206,7 +342,7 @@ _starting = threading.Lock()
 
 
 class _WorkerProcess:
-    """A place of the pool: makes one call at a time in a process of its own, which is started again when it died."""
+    """One process of the pool. It makes one call at a time, and is started again after it died."""
 
     def __init__(self, most_seconds: float) -> None:
         self._most_seconds = most_seconds
@@ -214,12 +350,12 @@ class _WorkerProcess:
         self._process: SpawnProcess | None = None
         self._connection: Connection[Any, Any] | None = None
         self._left: float | None = None
-        """The seconds that the call may still take; None: no call is in progress."""
+        """The seconds that the call may still take; None if no call is in progress."""
         self._late = False
         self._closed = False
 
     def do(self, call: _Call) -> Any:
-        """Make the call in the process, and return what it returns."""
+        """Make the call in the process, and return its value."""
         with self._lock:
             connection = self._started()
             self._left, self._late = self._most_seconds, False
@@ -251,7 +387,7 @@ class _WorkerProcess:
         return self._connection
 
     def wait_less(self, seconds: float) -> None:
-        """Subtract these seconds from the call's time; when none is left, kill the process, so that `do` ends too."""
+        """Subtract these seconds from the call's time. If no time is left, kill the process, which also ends `do`."""
         with self._lock:
             if self._left is None:
                 return
@@ -261,7 +397,7 @@ class _WorkerProcess:
                 _kill(self._process)
 
     def ask_to_end(self, *, at_once: bool) -> None:
-        """Ask the process to end by itself: `at_once` after it has cleaned up, otherwise when it has nothing to do."""
+        """Ask the process to end: `at_once` as soon as it has cleaned up, otherwise when it has no call."""
         with self._lock, contextlib.suppress(OSError):
             self._closed = True
             if self._process is None or self._connection is None:
@@ -272,7 +408,7 @@ class _WorkerProcess:
                 self._connection.send_bytes(b"")
 
     def end(self, until: float) -> None:
-        """Wait for the process until that time (of `time.monotonic`), and kill it if it did not end normally."""
+        """Wait for the process until a time of `time.monotonic`, and kill it if it did not end normally."""
         with self._lock:
             process, connection, self._process, self._connection = self._process, self._connection, None, None
         if process is not None:
@@ -299,14 +435,14 @@ class _State:
     """Whether a call is in progress."""
     idle = False
     ends = False
-    """Whether it must end as soon as it may."""
+    """Whether the process must end, at once or after its present call."""
 
 
 _state = _State()
 
 
 def _work(connection: Connection[Any, Any]) -> None:
-    """Make calls in a worker process, until there are no more."""
+    """Make calls in a worker process, until the pool sends no more calls."""
     for number in INTERRUPTS - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
@@ -331,7 +467,7 @@ def _make_calls(connection: Connection[Any, Any], calls: SimpleQueue[bytes]) -> 
 
 
 def _answer(call: bytes) -> tuple[bool, Any]:
-    """Return (True, what the call returned) or (False, what it raised, or why it cannot be read)."""
+    """Return (True, the value of the call), or (False, the exception that the call or reading it raised)."""
     try:
         _state.busy = True
         function, arguments = pickle.loads(call)  # noqa: S301 - from the process that started this one
@@ -343,7 +479,7 @@ def _answer(call: bytes) -> tuple[bool, Any]:
 
 
 def _read(connection: Connection[Any, Any], calls: SimpleQueue[bytes]) -> None:
-    """Read calls in a thread of its own, because the end of the pool's process must be seen during a call too."""
+    """Read calls in a separate thread, so that the end of the pool's process is noticed during a call too."""
     try:
         while True:
             calls.put(connection.recv_bytes())
@@ -354,7 +490,7 @@ def _read(connection: Connection[Any, Any], calls: SimpleQueue[bytes]) -> None:
 
 
 def _stop(*_: object) -> None:
-    """Handle SIGTERM once only, so that it interrupts neither the clean-up after a call nor the sending of a result."""
+    """Handle SIGTERM only once, so that it does not interrupt the clean-up after a call or the sending of a result."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _state.ends = True
     if _state.busy:

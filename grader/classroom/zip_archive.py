@@ -1,8 +1,8 @@
-"""Unpack zips from outside within limits: what a submission can consist of, and nothing outside the folder.
+"""Unpack zips from outside within limits: only files that a submission can consist of, and only into the folder.
 
-Only source files, headers and, where requested, inner zips are written; everything else is only counted. No link is
-made, no name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a
-zip is a `UsageError` with one sentence; only a machine without room is another error, `OutOfRoom`.
+Only source files, headers and, if requested, inner zips are written; everything else is only counted. No link is made,
+no name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a zip is
+a `UsageError` with one sentence. If the machine has no room, the error is `OutOfRoom`.
 
 A student's zip is the submission itself, or a file in the student's folder. It may contain one more zip, but no third.
 """
@@ -32,30 +32,30 @@ from grader.system.resources import MACHINE_ERRORS, no_room
 
 ZIP = ".zip"
 MACOS = "__MACOSX"
-"""The folder that macOS adds to a zip, with files that nobody sees there."""
+"""The folder that macOS adds to a zip. Its files are invisible on a Mac."""
 
 _MOST_FILE = 1 << 20
 MOST_TOTAL = 64 << 20
-"""The most bytes of a source file or header (one more is written of a larger one), and of all that is unpacked."""
+"""The most bytes of a source file or header (of a larger file one byte more is written), and of all files together."""
 _MOST_ENTRIES = 20_000
 _MOST_MEMBERS = 200_000
 """The most files and folders that one submission unpacks to, and the most files that a zip lists."""
 _MOST_DEPTH = 64
 _MOST_READ = 32 << 20
-"""The most bytes that are read at once, and so of a zip's list of its files."""
+"""The most bytes that are read at once, which also limits a zip's list of its files."""
 _CLASS_FACTOR = 5
-"""The zip of a class may list so many times as much: what one student packed must not stop the others."""
+"""A class's zip may list this many times more files: what one student packed must not stop the other students."""
 _MOST_NAME = 255
 """The most bytes of a name on a file system."""
 _MOST_SHOWN = 200
 _MOST_TOLD = 1 << 30
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, LookupError, ArithmeticError)
-"""What `zipfile` raises for files that are not valid zips, besides what zlib and struct raise."""
+"""What `zipfile` raises for files that are not valid zips, in addition to what zlib and struct raise."""
 _FIRST_HAN, _LAST_HAN = "\u4e00", "\u9fff"
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _LISTED_BYTES = 46
-"""The bytes of a file in a zip's list, without its name and what follows that."""
+"""The bytes of an entry in a zip's list, without its name and the parts after the name."""
 _MOST_NESTED = 2
 """The most zips in which a file may be nested; the zip of the whole class does not count."""
 _Parts = tuple[str, ...]
@@ -66,38 +66,38 @@ class Member:
     """A file or folder in a zip."""
 
     parts: tuple[str, ...]
-    """Its folders and its name. If it leads out of the zip: the parts before it does, or one part in their place."""
+    """The folders and the name. If the path leads out of the zip, only the parts before that, or one made-up part."""
     info: zipfile.ZipInfo
     leads_out: bool
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is hidden, in a hidden folder, or added by macOS."""
+        """Whether the member is hidden, in a hidden folder, or was added by macOS."""
         return not self.leads_out and (self.parts[0] == MACOS or any(part[0] == "." for part in self.parts))
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file that can be unpacked."""
+        """Whether the member is a file that can be unpacked."""
         return not self.leads_out and self.info.filename[-1:] not in ("/", "\\")
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Whether the member is a symbolic link."""
         return stat.S_ISLNK(self.info.external_attr >> 16)
 
     @property
     def ending(self) -> str:
-        """The extension of its name, in lower case."""
+        """The extension of the member's name, in lower case."""
         return Path(self.parts[-1]).suffix.lower()
 
 
 class _Careful(io.BufferedReader):
-    """Limits each read: zipfile reads a zip's list of its files as a whole, before it checks the list."""
+    """A file that limits each read, because zipfile reads a zip's whole list of files before it checks the list."""
 
     most = 0
     """The most bytes of a read."""
     corrects_names = False
-    """Whether the list of files is being read again, because a name in it is declared as UTF-8 and is not."""
+    """Whether the list of files is read again, because a name in it is declared as UTF-8 and is not UTF-8."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
@@ -120,9 +120,9 @@ class Archive:
     """Hidden files, and those that macOS adds. They are never unpacked."""
 
     def unpack(self, folder: Path, source_name: str, *, above: int = 0) -> None:
-        """Write what a submission can consist of, without the names of the first `above` folders.
+        """Write the files that a submission can consist of, without the first `above` folders of their paths.
 
-        Raises `UsageError` for what leads out, is encrypted or broken, or exceeds the limits of a submission.
+        Raises `UsageError` if a file leads out of the zip, is encrypted or broken, or exceeds the limits.
         """
         kinds = self.kinds(source_name)
         left = MOST_TOTAL
@@ -141,7 +141,7 @@ class Archive:
         self._write(path, member, MOST_TOTAL)
 
     def kinds(self, source_name: str) -> tuple[str, ...]:
-        """Return the extensions of what a submission can consist of: archives only where no file is `source_name`."""
+        """Return the extensions that a submission can consist of; archives only if no file is `source_name`."""
         kinds = (Path(source_name).suffix, ".h")
         has_source = any(member.parts[-1] == source_name for member in self.members)
         return kinds if has_source else (*kinds, ZIP, *ARCHIVES)
@@ -159,7 +159,7 @@ class Archive:
             raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; submit the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
-        """Write at most `most` bytes and return how many were written; a larger C file gets the size that it states."""
+        """Write at most `most` bytes and return their number. A larger source gets the size that the zip states."""
         size = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ class Archive:
 
 @contextlib.contextmanager
 def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive]:
-    """Open a zip, which messages call by this name; the zip `of_class` may be larger. Raises `UsageError`."""
+    """Open a zip; messages use `name`. A zip `of_class` may be larger. Raises `UsageError`."""
     factor = _CLASS_FACTOR if of_class else 1
     try:
         descriptor = open_regular(path)
@@ -213,7 +213,7 @@ def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive
 
 
 def open_regular(path: Path) -> int:
-    """Return a descriptor of a regular file, for reading. Raises `OSError` for anything else, and never waits."""
+    """Open a regular file for reading and return its descriptor. Never waits. Raises `OSError` for anything else."""
     descriptor = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -222,7 +222,7 @@ def open_regular(path: Path) -> int:
 
 
 def _listed(reader: _Careful) -> zipfile.ZipFile:
-    """Return the zip with its list of files read. One name that is not what it is declared to be stops no other."""
+    """Return the zip with its list of files. A name with a wrongly declared encoding does not stop the others."""
     try:
         return zipfile.ZipFile(reader)
     except UnicodeDecodeError:
@@ -233,7 +233,7 @@ def _listed(reader: _Careful) -> zipfile.ZipFile:
 
 
 def _corrected(listed: bytes) -> bytes:
-    """Return a zip's list of files in which every name that is declared as UTF-8 is UTF-8; other data is unchanged."""
+    """Return a zip's list of files, corrected so that each name declared as UTF-8 is UTF-8. Other data is unchanged."""
     corrected = bytearray(listed)
     place = 0
     while corrected.startswith(b"PK\x01\x02", place) and place + _LISTED_BYTES <= len(corrected):
@@ -249,7 +249,7 @@ def _corrected(listed: bytes) -> bytes:
 
 
 def _too_many(file: zipfile.ZipFile, most: int, *, of_class: bool) -> str:
-    """Return the sentence that a zip lists too many files; for the zip of a class it names who packed most of them."""
+    """Return the message that a zip lists too many files. For a class's zip it names the folder with the most files."""
     message = f"there are more than {most} files in the zip"
     if not of_class:
         return message
@@ -279,9 +279,9 @@ def _member(info: zipfile.ZipInfo) -> Member:
 
 
 def _undeclared(name: str) -> str:
-    """Return a name whose encoding a zip does not declare; Python reads it as that of DOS.
+    """Return a name whose encoding the zip does not declare. Python has decoded it with the encoding of DOS.
 
-    macOS writes UTF-8, Chinese Windows GBK: where all letters beyond ASCII are common Chinese ones, it is that.
+    macOS writes UTF-8. Chinese Windows writes GBK, which is assumed if all letters beyond ASCII are common Chinese.
     """
     with contextlib.suppress(UnicodeError):
         return name.encode("cp437").decode("utf-8")
@@ -293,9 +293,9 @@ def _undeclared(name: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a name short enough for a file system: learning platforms put the student's own name behind theirs.
+    """Return a name that is short enough for a file system: learning platforms append the student's own file name.
 
-    The extension stays, and two names stay different.
+    The extension stays, and different names stay different.
     """
     data = name.encode(errors="replace")
     if len(data) <= _MOST_NAME:
@@ -305,9 +305,9 @@ def _short(name: str) -> str:
 
 
 def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested: int = 0) -> Source:
-    """Return what `collect` returns for a submission; a submission that is a zip is unpacked first.
+    """Do what `collect` does for a submission, and unpack it first if it is a zip.
 
-    The same holds for the only zip in a submission without a file of that name.
+    If a submission has no file `source_name` but exactly one zip, that zip is unpacked too.
 
     Raises `UsageError` as `collect` does, and for a zip that cannot be unpacked.
     """
@@ -332,10 +332,10 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
 
 
 def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:
-    """Whether a folder holds the files of a zip, and no others, as far as a submission can consist of them.
+    """Whether a folder contains exactly the files of a zip. Only files that a submission can consist of count.
 
-    Programs that unpack a zip keep the only folder at its top, or omit it. What cannot be read counts as not unpacked:
-    then the zip is a submission of its own, and the reason is reported with it.
+    Programs that unpack a zip keep or omit the only folder at its top. If something cannot be read, returns False: then
+    the zip is a submission of its own, and the reason is reported with it.
     """
     try:
         with opened(packed, str(packed)) as archive:
@@ -354,13 +354,13 @@ def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:
 
 
 def _without_top(files: dict[_Parts, tuple[int, int]]) -> dict[_Parts, tuple[int, int]]:
-    """Return the files without the folder in which all of them are; empty when there is none."""
+    """Return the files without the folder that contains all of them; {} if there is no such folder."""
     alone = len({parts[0] for parts in files}) == 1 and all(len(parts) > 1 for parts in files)
     return {parts[1:]: content for parts, content in files.items()} if alone else {}
 
 
 def _files(folder: Path, source_name: str, kinds: tuple[str, ...]) -> dict[_Parts, Path]:
-    """Return the files of these kinds below a folder, without hidden ones, by their relative paths."""
+    """Return the visible files of these kinds below a folder, by their relative paths."""
     return {
         path.relative_to(folder).parts: path
         for level in levels_below(folder, source_name)
@@ -382,7 +382,7 @@ def _is_same(path: Path, size: int, checksum: int) -> bool:
 
 
 def _zips(folder: Path, source_name: str) -> list[Path]:
-    """Return the nearest zips in a folder."""
+    """Return the zips on the shallowest level of a folder that contains zips."""
     if not folder.is_dir():
         return []
     for level in levels_below(folder, source_name):

@@ -1,4 +1,4 @@
-"""The command line: commands as functions of their options. Only this package prints; what it uses does not."""
+"""The command line: commands as functions of their options. Only this package prints; the packages it uses do not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grader.core.errors import ExitCode
 __all__ = ["main"]
 
 _MANY = 100_000
-"""Objects after which garbage is searched for: a grading makes thousands at once, and most stay as long as it does."""
+"""New objects after which Python looks for garbage: a grading makes thousands at once, which mostly stay to its end."""
 
 
 def main() -> None:
-    """Entry point. The commands are imported in here, so that Ctrl-C during this second ends the program as usual."""
+    """Entry point. The commands are imported in here, so that Ctrl-C during their import ends the program as usual."""
     gc.disable()  # what is imported is no garbage; `app` enables it for the command
     gc.set_threshold(_MANY)
     try:

@@ -1,4 +1,4 @@
-"""`grade batch`: grade a class, with progress and a summary at the end."""
+"""`grade batch` and `grade regrade`: grade a class, and grade it again after cases, rubric or grader were changed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
 from grader.assignment.input_file import suggestion
-from grader.assignment.lab import Settings
+from grader.assignment.lab import Lab, Settings
 from grader.classroom import batch as batches, roster as rosters
 from grader.classroom.database import RunLocks, run_locks
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
-from grader.classroom.fingerprint import grading_plan
 from grader.classroom.roster import Roster
-from grader.classroom.store import Run, Store, open_store
+from grader.classroom.store import Run, Store, change_between, changes, open_store
 from grader.classroom.stored_result import Entry, Result, load_overrides
-from grader.classroom.workers import Graded, ProcessPool, Workers
+from grader.classroom.workers import Graded, GradingPlan, ProcessPool, Workers, grading_plan
+from grader.cli.app import argument, flag, option, path_option, repeated, shared
+from grader.cli.compare import show_regrade
 from grader.cli.options import HowGraded, Selection, check_options, jobs_option, lab_named, lab_of_class, sandbox_option
-from grader.cli.parser import argument, option, path_option, repeated, shared
-from grader.cli.stored import store_option
+from grader.cli.stored import RUN, run_named, store_option
 from grader.cli.terminal import console, notify, progress
 from grader.core.errors import ExitCode, ToolMissing, UsageError
 from grader.core.record import Override
+from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Verdict
+from grader.judge.score import most_points
 from grader.report.escape import escape
-from grader.report.phrases import NOT_RUN
+from grader.report.phrases import NOT_RUN, counted
 from grader.system.sandbox import LEVELS, require
 
 _MOST_HIDDEN = 5
@@ -58,15 +60,15 @@ class Where:
 
     jobs: int = jobs_option()
     executor: str | None = option("--executor", "WHERE", _EXECUTOR, type=_scheduler)
-    """HOST:PORT of a scheduler; None: this machine."""
+    """HOST:PORT of the scheduler whose workers grade; None: grade on this machine."""
     require_sandbox: str | None = sandbox_option()
 
     @property
     def level(self) -> str:
-        """The lowest level of protection from student code that is accepted.
+        """The lowest accepted level of protection from student code.
 
         Any program that can connect to a scheduler controls all its workers. So with a scheduler the default is the
-        weakest level that takes the network from student code; --require-sandbox overrides it.
+        weakest level in which student code has no network. --require-sandbox overrides it.
         """
         return self.require_sandbox or ("confine" if self.executor is not None else LEVELS[0])
 
@@ -76,8 +78,8 @@ class Where:
             require(self.require_sandbox)
 
     def workers(self, count: int) -> tuple[Workers, int]:
-        """Return the workers for `count` submissions, and how many tasks they have at once."""
-        if self.executor is None:  # per process one task under way and one waiting: this limits memory
+        """Return the workers for `count` submissions, and the most tasks that the workers have at once."""
+        if self.executor is None:  # per process one task in progress and one waiting: this limits memory
             return partial(ProcessPool, min(self.jobs, max(1, count))), 2 * self.jobs
         try:
             from grader.classroom.dask_cluster import WINDOW, cluster
@@ -90,7 +92,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """The options for files in which an instructor says who is who and what people decided."""
+    """The options for an instructor's files: the roster, and the points that people decided."""
 
     roster: Path | None = path_option("--roster", "FILE", _ROSTER)
     overrides: Path | None = path_option("--overrides", "FILE", _OVERRIDES)
@@ -112,10 +114,12 @@ class BatchOptions:
 def batch(options: BatchOptions) -> ExitCode:
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
-    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command continues; results
-    that did not change since an earlier run come from the store, and whoever is not in the folder any more keeps what
-    was handed in for that run. A submission without a score stops no other: it is listed separately, and the same
-    command tries it again. It needs a person when it cannot be read, or when grading it failed twice.
+    Each result is stored at once. After Ctrl-C, a kill or a crash the same command continues. Results that did not
+    change since an earlier run come from the store. A student whose submission is no longer in the folder keeps the
+    submission of the earlier run.
+
+    A submission without a score stops no other: it is listed separately, and the same command tries it again. It needs
+    a person if it cannot be read, or if grading it failed twice.
 
     Exit code: 0 if all have all points, 1 if some do not, 2 for a wrong option, folder or file, 3 if some have no
     score, 130 after Ctrl-C.
@@ -161,7 +165,7 @@ def batch(options: BatchOptions) -> ExitCode:
 
 
 def _named(patterns: Iterable[str], names: list[str]) -> set[str]:
-    """Return the submissions that --again names. Raises `UsageError` with all patterns that fit none."""
+    """Return the submissions that --again names. Raises `UsageError` with all patterns that match no submission."""
     matches = {pattern: [pattern] if pattern in names else fnmatch.filter(names, pattern) for pattern in patterns}
     wrong = [
         f"--again {pattern}: there is no such submission{suggestion(pattern, names)}"
@@ -174,7 +178,7 @@ def _named(patterns: Iterable[str], names: list[str]) -> set[str]:
 
 
 def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
-    """Return the points that people decided for the run before, and report that they stay."""
+    """Return the points that people decided for the previous run, and report that these decisions stay."""
     run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
@@ -183,7 +187,7 @@ def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...
 
 
 def _roster(options: BatchOptions, lab: str) -> Roster | None:
-    """Return the roster of --roster, else that of the run before, and report that it stays; None without one."""
+    """Return the roster of --roster, else the previous run's and report that it is used again; None without either."""
     if options.people.roster is not None:
         return rosters.load(options.people.roster)
     if not options.store.is_file():
@@ -197,7 +201,7 @@ def _roster(options: BatchOptions, lab: str) -> Roster | None:
 
 
 def _earlier(options: BatchOptions, lab: str, discovered: Discovered, roster: Roster | None) -> tuple[Entry, ...]:
-    """Return what an earlier run of the class took in, and nothing newer is there for."""
+    """Return the entries of the previous run of the class that have no newer submission."""
     if not options.store.is_file():
         return ()
     with open_store(options.store) as store:
@@ -206,32 +210,30 @@ def _earlier(options: BatchOptions, lab: str, discovered: Discovered, roster: Ro
 
 
 def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None) -> None:
-    """Report how many entries the class has, why some are no submissions, and which ones the roster does not know."""
-    graded = sum(submission.source is not None for submission in discovered.submissions)
-    failing = len(discovered.submissions) - graded
-    entries = len(discovered.submissions) + len(discovered.skipped)
-    parts = [f"{graded} to be graded"]
-    if failing:
-        parts.append(f"{failing} that need a person")
-    if discovered.skipped:
-        parts.append(f"{len(discovered.skipped)} that are not submissions")
+    """Report the number of entries, why some are not submissions, and the submissions that are not in the roster."""
+    submissions, skipped = discovered.submissions, discovered.skipped
+    unread = sum(submission.source is None for submission in submissions)
+    entries = len(submissions) + len(skipped)
+    parts = [f"{len(submissions) - unread} to be graded"]
+    parts += [f"{unread} that need a person"] * bool(unread)
+    parts += [f"{len(skipped)} that are not submissions"] * bool(skipped)
     notify(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
     reasons: dict[str, list[str]] = {}
-    for entry in discovered.skipped:
+    for entry in skipped:
         reasons.setdefault(entry.reason, []).append(entry.name)
     for reason, names in reasons.items():
         shown = names[:_MOST_HIDDEN] if reason == HIDDEN else names
         more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
         notify(f"  {reason}: {', '.join(shown)}{more}")
-    strangers = [submission.name for submission in discovered.submissions if not submission.students]
+    strangers = [submission.name for submission in submissions if not submission.students]
     if roster is not None and strangers:
         notify(f"not in the roster: {', '.join(strangers)}")
 
 
 def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: Collection[str] = ()) -> int:
-    """Grade the submissions without a record, and show progress. Finished results stay stored, however it ends.
+    """Grade the submissions that have no record, and show progress. However this ends, finished results stay stored.
 
-    Submissions named in `again` are graded again. Returns how many of these could not be: they keep their old record.
+    Submissions named in `again` are graded again. Returns how many of these failed: they keep their old record.
     """
     waiting: Counter[str] = Counter()
     before: dict[str, Result] = {}
@@ -244,7 +246,7 @@ def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: C
             before[result.entry.key] = result
         if result.entry.source is not None:
             waiting[result.entry.key] += not result.is_graded or result.name in again
-    notify(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
+    notify(f"run {run.id}: {counted(total, 'submission')}, {graded} of them graded already")
     workers, window = where.workers(waiting.total())
 
     def show(graded: Graded) -> None:
@@ -264,7 +266,7 @@ def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: C
 
 
 def _compared(before: Result, now: Graded) -> str:
-    """Return the result of grading a submission again, beside the result before."""
+    """Return in words the new result of a submission that was graded again, and its previous result."""
     had = f"{before.stored.score} points" if before.stored is not None else "no score"
     if now.stored is None:
         return f"{before.name}: it could not be graded again and keeps {had}: {now.failure}"
@@ -273,9 +275,10 @@ def _compared(before: Result, now: Graded) -> str:
 
 
 def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = True) -> ExitCode:
-    """Print how a run ended: a table, a summary line, and a list of those without a score. Return the exit code.
+    """Print how a run ended: a table, a summary line, and lists such as the submissions without a score.
 
-    `failed` is the number of submissions that could not be graded again and keep the score of before.
+    `failed` is the number of submissions that could not be graded again and keep their old score. Returns the exit
+    code.
     """
     from rich.table import Table
     from rich.text import Text
@@ -297,7 +300,7 @@ def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = Tru
             scores.append(result.score)
     if table_of_all:
         console(160).print(table)
-    parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
+    parts = [counted(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
     if scores:
         parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")
     if batches.settings_of(run).public_only:
@@ -313,7 +316,7 @@ def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = Tru
 
 
 def _why(result: Result) -> str:
-    """Return why a submission has no score, in one line."""
+    """Return in one line why a submission has no score."""
     why = f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}"
     again = result.needs_person and result.entry.source is not None
     return f"{why} (the same command tries it once more)" if again else why
@@ -329,6 +332,7 @@ def _row(result: Result) -> list[str]:
 
 
 def _list(what: str, lines: list[str], *, most: int = _MOST_LISTED) -> None:
+    """Print a heading with the number of lines, and the first lines; nothing if there are no lines."""
     if lines:
         print(f"{what}: {len(lines)}")
     for line in lines[:most]:
@@ -337,5 +341,117 @@ def _list(what: str, lines: list[str], *, most: int = _MOST_LISTED) -> None:
         print(f"  and {len(lines) - most} more")
 
 
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+_RUBRIC = """Show what the points of this rubric would change, and store nothing. Only points, titles and places of \
+rules may differ from the lab's rubric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegradeOptions:
+    """The options of `grade regrade`."""
+
+    run: int | None = argument("RUN", "The run to grade again [default: the run that counts].", nargs="?", type=RUN)
+    where: Where = shared(Where)
+    store: Path = store_option()
+    people: People = shared(People)
+    rubric: Path | None = path_option("--rubric", "FILE", _RUBRIC)
+    apply: bool = flag("--apply", "Make the new run the one that counts.")
+
+
+def regrade(options: RegradeOptions) -> ExitCode:
+    """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
+
+    First come the number and size of the changes, and the distribution before and after; then each change with its
+    rules and cases. The submissions come from the store, and the options are those of the old run. If only points,
+    titles or places of rules have changed, the records are rescored and no program is run.
+
+    The new run is stored next to the old run, which still counts. With --apply, now or later, the new run counts. With
+    --rubric nothing is stored.
+
+    Exit code: as for grade batch; with --rubric 0 if nothing would change, else 1.
+
+    Examples:
+        grade regrade
+        grade regrade --rubric other_points.toml
+        grade regrade --apply
+        grade regrade 3 --overrides decided.toml
+    """
+    if options.rubric is not None:
+        return _preview(options, options.rubric)
+    people = options.people
+    roster = rosters.load(people.roster) if people.roster is not None else None
+    with open_store(options.store) as store, run_locks(options.store) as locks:
+        old = run_named(store, options.run)
+        plan = grading_plan(batches.settings_of(old))
+        plan.require_tools()
+        options.where.require()
+        decided = store.overrides(old)
+        if people.overrides is not None:
+            submissions = [result.name for result in store.results(old)]
+            decided = load_overrides(people.overrides, plan.lab.rubric, submissions)
+        new = batches.replan(store, plan, old, overrides=decided, roster=roster)
+        if batches.rescore(store, plan, old, new):
+            notify(f"since run {old.id} only points or what students see changed: its records are rescored")
+        grade_all(store, new, where=options.where, locks=locks)
+        if new.id == old.id:
+            code = summary(store, new)
+            notify(f"nothing that the results depend on has changed since run {old.id}")
+            return code
+        differing = list(changes(store, old, new))
+        before, after = (_scores(store.results(run)) for run in (old, new))
+        names = f"run {old.id}", f"run {new.id}"
+        show_regrade(differing, before, after, names)
+        code = summary(store, new, table_of_all=False)
+        if options.apply:
+            store.make_current(new)
+            notify(f"run {new.id} counts now, instead of run {old.id}")
+        else:
+            notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
+        return code
+
+
+def _preview(options: RegradeOptions, path: Path) -> ExitCode:
+    """Show what the points of another rubric would change. Raises `UsageError` if that rubric judges in another way."""
+    people = options.people
+    if options.apply or people.overrides is not None or people.roster is not None:
+        raise UsageError(
+            "--rubric only shows what would change, so it goes with none of --apply, --overrides and --roster; to take "
+            f"these points: copy {path} over the lab's rubric.toml, then grade regrade --apply"
+        )
+    with open_store(options.store, read_only=True) as store:
+        run = run_named(store, options.run)
+        plan = grading_plan(batches.settings_of(run))
+        rubric = plan.lab.read_rubric(path)
+        _check_same_judging(path, rubric, plan.lab)
+        if run.judged != plan.judged:
+            raise UsageError(
+                f"cases, grader or tools have changed since run {run.id}: grade regrade, then preview with the new run"
+            )
+        pairs = [(result, _with_points(result, plan, rubric)) for result in store.results(run)]
+        differing = [
+            change for old, new in pairs for change in [change_between(old.name, old, new)] if change is not None
+        ]
+        before, after = (_scores(pair[place] for pair in pairs) for place in (0, 1))
+        names = f"run {run.id}", path.name
+        show_regrade(differing, before, after, names)
+    notify(f"nothing was stored; to take these points: copy {path} over the lab's rubric.toml, then grade regrade")
+    return ExitCode.NOT_ACCEPTED if differing else ExitCode.ACCEPTED
+
+
+def _with_points(result: Result, plan: GradingPlan, rubric: Rubric) -> Result:
+    stored = result.stored.rescored(result.stored.key, rubric) if result.stored is not None else None
+    return replace(result, stored=stored, full=most_points(rubric, plan.cases, plan.hidden))
+
+
+def _check_same_judging(path: Path, rubric: Rubric, lab: Lab) -> None:
+    """Raise `UsageError` unless the rubric differs from the lab's in points, titles and places of rules only."""
+    other, own = set(rubric.judging), set(lab.rubric.judging)
+    if other != own:
+        rules = ", ".join(sorted({row[0] for row in other ^ own}))
+        raise UsageError(
+            f"{path}: it judges in another way than the lab's rubric: {rules}; only points, titles and places of rules "
+            "can be tried without grading. To grade with it: copy it over the lab's rubric.toml, then grade regrade"
+        )
+
+
+def _scores(results: Iterable[Result]) -> list[int]:
+    return [result.score for result in results if result.score is not None]

@@ -1,6 +1,6 @@
-"""Options that several commands share: which assignment and cases, how they are graded, what a report shows and where.
+"""Options that several commands share: assignment and cases, how to grade, what a report shows, where it is written.
 
-Where no --lab says which assignment it is, the name of the submission's file does.
+Without --lab, the name of the submission's file says which assignment it is.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from grader.assignment import case_files
-from grader.assignment.case_selection import CaseSelection, select_cases
+from grader.assignment.case_files import CaseSelection, select_cases
 from grader.assignment.input_file import suggestion
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.assignment.samples import is_patched, lab_of_sample
 from grader.assignment.source import missing, names_below, nearest_of
-from grader.cli.parser import flag, number, option, repeated
+from grader.cli.app import flag, number, number_option, option, repeated
 from grader.cli.terminal import columns, in_workflow, is_colourful, rows
-from grader.core.case import Case, Number
-from grader.core.errors import CaseFileError, FileProblem, UsageError
+from grader.core.case import Case
+from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, open_lab, present
 from grader.report.document import View
@@ -44,7 +44,7 @@ class Detail:
     )
 
     def view(self, *, to_file: bool = False) -> View:
-        """Return how a report is shown: reader, width, colours, and whether in a workflow log; a file gets defaults."""
+        """Return how to show a report: reader, width, colours, whether in a workflow log. Defaults if `to_file`."""
         time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         view = View(instructor=self.instructor, everything=self.everything, variables=os.environ, time=time)
         if to_file:
@@ -54,7 +54,7 @@ class Detail:
 
 
 def check_format(name: str, known: Collection[str]) -> None:
-    """Raise `UsageError` when `name` is not a known format."""
+    """Raise `UsageError` if `name` is not a known format."""
     if name not in known:
         raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
 
@@ -65,9 +65,9 @@ def _is_submission(file: Path, graded: Iterable[Path]) -> bool:
 
 
 def check_output(output: Path | None, option: str = "--output", *, graded: Iterable[Path] = ()) -> None:
-    """Raise `UsageError` when that file cannot be written, before any work is done in vain.
+    """Raise `UsageError` if the file at `output` cannot be written: check this before any work is done.
 
-    What is `graded` is never overwritten, nor any other file that has the name of a submission.
+    A file in `graded` is never overwritten, nor any other file with the name of a submission.
     """
     if output is None:
         return
@@ -83,7 +83,7 @@ def check_output(output: Path | None, option: str = "--output", *, graded: Itera
 
 _MOST_JOBS = 64  # the number of unused user ids for graders
 _MOST_BYTES = 20 << 20
-"""Of a zip in a zip that is looked into."""
+"""The most bytes of an inner zip whose file names are read."""
 _FLAGS = {
     "memory_checker": "--without-memory-checker",
     "advise": "--advice",
@@ -107,12 +107,12 @@ def seed_option() -> Any:
 
 def public_option() -> Any:
     """Return a field for --public-only."""
-    return flag("--public-only", "Omit hidden cases; their points stay open. Always on where there are none.")
+    return flag("--public-only", "Omit hidden cases; their points stay open. Always on if there are no hidden cases.")
 
 
 def memory_checker_option() -> Any:
     """Return a field for --without-memory-checker."""
-    text = "Skip the tool that finds wrong uses of memory; record and report say so."
+    text = "Skip the tool that finds wrong uses of memory. The record and the report say so."
     return flag("--without-memory-checker", text)
 
 
@@ -120,18 +120,18 @@ def jobs_option() -> Any:
     """Return a field for --jobs."""
     text = "The number of submissions graded at once on this machine [default: one for each processor]."
     default = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
-    return option("--jobs", "N", text, default=default, type=number(Number("jobs", 1, _MOST_JOBS)))
+    return number_option("--jobs", "N", text, 1, _MOST_JOBS, default=default)
 
 
 def sandbox_option() -> Any:
     """Return a field for --require-sandbox."""
-    text = f"Grade only where the machine has this protection or a stronger one: {', '.join(LEVELS)}."
+    text = f"Grade only if the machine has this protection or a stronger one: {', '.join(LEVELS)}."
     return option("--require-sandbox", "LEVEL", text, choices=LEVELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The options for which cases of which assignment are meant."""
+    """The options that select an assignment and its cases."""
 
     lab: str | None = lab_option()
     case: str = option(
@@ -140,13 +140,13 @@ class Selection:
     public_only: bool = public_option()
 
     def cases(self, lab: Lab, seed: int | None = None) -> CaseSelection:
-        """Return the cases of a lab. Raises `UsageError` when none fits, `CaseFileError` when a case file is wrong."""
+        """Return the cases of a lab. Raises `UsageError` if none matches, `CaseFileError` if a case file is wrong."""
         return select_cases(lab, seed=seed_of(lab, seed), pattern=self.case, public_only=self.public_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowGraded:
-    """The options that change a record."""
+    """The options on which the result of a grading, its record, depends."""
 
     seed: int | None = seed_option()
     without_memory_checker: bool = memory_checker_option()
@@ -157,14 +157,14 @@ class HowGraded:
     lane: str = option(
         "--lane",
         "NAME",
-        "How programs in C are linked: fast, or stock, with libc as the handout's commands do it, where a result is "
-        "disputed. Only programs that use memory which is not theirs, or all their time, may differ.",
+        "How programs in C are linked: fast, or stock, with libc as the handout's commands link them. Use stock if a "
+        "result is disputed. Only programs that use memory of others, or all their time, may behave differently.",
         choices=_LANES,
         default=_LANES[0],
     )
 
     def options(self) -> GradingOptions:
-        """Return them as the options of one grading."""
+        """Return the options of one grading."""
         return GradingOptions(
             seed=self.seed,
             memory_checker=not self.without_memory_checker,
@@ -175,7 +175,7 @@ class HowGraded:
 
 
 def check_options(lab: Lab, given: GradingOptions) -> GradingOptions:
-    """Return these options. Raises `UsageError` for those that mean nothing to submissions of this lab."""
+    """Return the `given` options. Raises `UsageError` if one of them has no meaning for submissions of this lab."""
     flags = [flag for name, flag in _FLAGS.items() if getattr(given, name) != getattr(DEFAULTS, name)]
     wrong = [flag for flag in flags if flag not in [_FLAGS[name] for name in lab.runtime.options]]
     if wrong:
@@ -184,17 +184,17 @@ def check_options(lab: Lab, given: GradingOptions) -> GradingOptions:
 
 
 def seed_of(lab: Lab, seed: int | None) -> int:
-    """Return the seed that --seed gives, else the rubric's."""
+    """Return the seed given by --seed, else the rubric's seed."""
     return lab.rubric.seed if seed is None else seed
 
 
 def labs_named(name: str | None) -> list[Lab]:
-    """Return the lab of this name, without a name all labs. Raises `UsageError` when there is none."""
+    """Return the lab with this name; all labs if `name` is None. Raises `UsageError` if there is no such lab."""
     return [lab_named(lab) for lab in ([name] if name is not None else present())]
 
 
 def lab_named(name: str | None) -> Lab:
-    """Return the lab of this name, without a name the only one. Raises `UsageError` when there is none."""
+    """Return the lab with this name, or the only lab if `name` is None. Raises `UsageError` if there are several."""
     labs = present()
     if not name and len(labs) > 1:
         raise UsageError(f"which assignment? write --lab and one of {', '.join(labs)}")
@@ -205,35 +205,39 @@ def lab_named(name: str | None) -> Lab:
 
 
 def case_names() -> list[str]:
-    """Return the case names of all assignments, for a shell."""
-    return [_name_of(path) for lab in labs_named(None) for path in case_files.paths(lab.cases)]
+    """Return the case names of all assignments, for shell completion."""
+    return [case_files.name_of(path) for lab in labs_named(None) for path in case_files.paths(lab.cases)]
 
 
 def case_named(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, Case]:
-    """Return one case by its name, by the end of its name, or by its path, and its lab.
+    """Return one case and its lab. `name` is the name of the case, the end of its name, or its path.
 
-    Only this case is loaded. Raises `UsageError` unless one matches, and `CaseFileError` when its file is wrong.
+    Only this case is loaded. Raises `UsageError` unless exactly one case matches, and `CaseFileError` if its file is
+    wrong.
     """
     pairs = [(lab, path) for lab in labs for path in case_files.paths(lab.cases)]
     wanted = name.removesuffix(".toml")
     fitting = [pair for pair in pairs if pair[1].with_suffix("") == Path(wanted).absolute()]
-    fitting = fitting or [pair for pair in pairs if f"/{wanted}".endswith(f"/{_name_of(pair[1])}")]
+    fitting = fitting or [pair for pair in pairs if f"/{wanted}".endswith(f"/{case_files.name_of(pair[1])}")]
     fitting = fitting or [pair for pair in pairs if pair[1].stem == wanted]
     if len(fitting) == 1:
         ((lab, path),) = fitting
         return lab, case_files.load(path, lab.grammar, seed=seed_of(lab, seed))
     if fitting:
         several = len({lab.name for lab, _ in fitting}) > 1
-        names = [f"{_name_of(path)} (--lab {lab.name})" if several else _name_of(path) for lab, path in fitting]
+        names = [
+            f"{case_files.name_of(path)} (--lab {lab.name})" if several else case_files.name_of(path)
+            for lab, path in fitting
+        ]
         raise UsageError(f"which one? {', '.join(names)}")
-    close = _closest(wanted, [*(_name_of(path) for _, path in pairs), *(path.stem for _, path in pairs)])
+    close = _closest(wanted, [*(case_files.name_of(path) for _, path in pairs), *(path.stem for _, path in pairs)])
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
 
 
 def own_cases(files: Iterable[Path], lab_name: str | None, seed: int | None) -> tuple[Lab, list[Case]]:
-    """Return the cases in files of the user's own, or in folders of such files, and their lab.
+    """Return the cases in the user's own files, or in folders of such files, and their lab.
 
-    Raises `UsageError` when it is not clear of which lab they are, and `CaseFileError` with the mistakes of all files.
+    Raises `UsageError` if it is not clear to which lab the cases belong, and `CaseFileError` with all their mistakes.
     """
     paths_of = {file: sorted(file.rglob("*.toml")) if file.is_dir() else [file] for file in files}
     paths = [path for some in paths_of.values() for path in some]
@@ -246,20 +250,11 @@ def own_cases(files: Iterable[Path], lab_name: str | None, seed: int | None) -> 
     if len(labs) != 1:
         raise UsageError(f"of which assignment are these cases? write --lab and one of {', '.join(present())}")
     (lab,) = labs
-    cases: list[Case] = []
-    problems: list[FileProblem] = []
-    for path in paths:
-        try:
-            cases.append(case_files.load(path.absolute(), lab.grammar, seed=seed_of(lab, seed)))
-        except CaseFileError as error:
-            problems += error.problems
-    if problems:
-        raise CaseFileError(problems)
-    return lab, cases
+    return lab, case_files.load_all([path.absolute() for path in paths], lab.grammar, seed=seed_of(lab, seed))
 
 
 def _labs_of_case(path: Path, labs: Sequence[Lab]) -> list[Lab]:
-    """Return the labs that have the rule and the first call of a case file; all of them when it cannot be read."""
+    """Return the labs that have the rule and the first call of a case file; all labs if the file cannot be read."""
     import tomllib
 
     try:
@@ -275,13 +270,8 @@ def _labs_of_case(path: Path, labs: Sequence[Lab]) -> list[Lab]:
     ]
 
 
-def _name_of(path: Path) -> str:
-    """Return the name of the case in a file."""
-    return f"{path.parent.name}/{path.stem}"
-
-
 def _closest(word: str, known: list[str]) -> str:
-    """Return the known word that starts with `word`, else the most similar one, else the only one, else ""."""
+    """Return the known word that starts with `word`, else the most similar word, else the only one, else ""."""
     import difflib
 
     begun = [candidate for candidate in known if word and candidate.startswith(word)]
@@ -290,10 +280,10 @@ def _closest(word: str, known: list[str]) -> str:
 
 
 def lab_of_submissions(paths: Collection[Path]) -> str:
-    """Return the name of the lab whose file is at all paths: the file itself, or the nearest below a folder.
+    """Return the name of the lab to which the files at these paths belong.
 
-    A path at which there is nothing tells no lab. Raises `UsageError` where there is a file of no lab, where files of
-    several labs are equally near, or where there is nothing at all.
+    In a folder, the files on the shallowest level with a source file count. Paths that do not exist are ignored. Raises
+    `UsageError` if a file belongs to no lab, if the files that count belong to several labs, or if no path exists.
     """
     sources = _sources()
     labs: dict[str, Path] = {}
@@ -311,9 +301,9 @@ def lab_of_submissions(paths: Collection[Path]) -> str:
 
 
 def lab_of_class(folder: Path) -> str:
-    """Return the name of the lab whose files are in a folder or a zip of submissions, at any depth.
+    """Return the name of the lab to which the files in a folder or a zip of submissions belong, at any depth.
 
-    Raises `UsageError` where there is nothing, or files of no lab, or of several.
+    Raises `UsageError` if there is no file, or if the files belong to no lab or to several.
     """
     if not folder.exists():
         raise UsageError(f"{one_line(str(folder))}: there is no such folder")
@@ -324,7 +314,7 @@ def lab_of_class(folder: Path) -> str:
 
 
 def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
-    """The names of files in a zip, and in zips within it; none where it cannot be read: the batch will say why."""
+    """Yield the names of files in a zip and in its inner zips, as far as they can be read. The batch reports errors."""
     import zipfile
 
     # damaged, encrypted (RuntimeError), or packed in a way that Python does not know
@@ -338,7 +328,7 @@ def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
 
 
 def _lab_of(path: Path, names: set[str]) -> str:
-    """Return the lab of files with these names: that of a file's whole name, else of a suffix that only one lab has."""
+    """Return the name of the lab of files with these names: by a whole name, else by a suffix that only one lab has."""
     sources = _sources()
     suffixes = {Path(name).suffix for name in names} - {""}
     labs = [lab for lab, source in sources.items() if source in names]

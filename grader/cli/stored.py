@@ -1,24 +1,24 @@
-"""`grade runs`, `show`, `export` and `diff`: what a store holds. Nothing is graded."""
+"""`grade runs`, `show` and `export`: what a store contains. Nothing is graded."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from grader.assignment.input_file import suggestion
 from grader.classroom.database import run_locks
-from grader.classroom.store import Change, Run, Store, changes, open_store, prunable, prune, runs_to_remove
+from grader.classroom.store import Run, Store, open_store, prunable, prune, runs_to_remove
 from grader.classroom.stored_result import Result
+from grader.cli.app import argument, flag, number, number_option, option, path_option, repeated, shared
 from grader.cli.options import Detail, check_format, check_output
-from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
-from grader.cli.terminal import console, counted, notify
+from grader.cli.terminal import console, counted, notify, table
 from grader.core.case import Number
 from grader.core.errors import ExitCode, StoreError, UsageError
 from grader.core.record import Record, write
@@ -27,10 +27,10 @@ from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
 from grader.report.class_page import CLASS, SIMILAR, STUDENTS, ClassNote, class_page, page_names
 from grader.report.document import Document, View
 from grader.report.escape import escape
+from grader.report.gradebook import own
 from grader.report.phrases import kept_from
 
 _MOST_NAMED = 10
-_MOST_CASES = 8
 _ENDINGS = {
     "text": "txt",
     "annotations": "txt",
@@ -41,15 +41,16 @@ _ENDINGS = {
     "classroom50": "json",
 }
 
-_PRUNE = "Remove what no run refers to, and the runs that --remove and --keep select; asks first."
-_KEEP = "With --prune: remove all runs of a class but its last N; the run that counts always stays."
+_PRUNE = "Remove what no run refers to, and the runs that --remove and --keep select. Asks first."
+_KEEP = "With --prune: remove all runs of a class except its last N. The run that counts always stays."
 _JPLAG = "jplag"
 _HTML = "html"
 _FORMAT = (
     f"One file for the class: {', '.join(GRADEBOOKS)}; or one for each submission: {', '.join(FORMATS)}; "
-    f"or {_JPLAG}, what was handed in, as JPlag compares it."
+    f"or {_JPLAG}, the submissions as files that JPlag compares."
 )
-_OUTPUT = "The file to write instead of printing it; the folder, for reports of each submission."
+_SECONDS = "With --mend: how long to look for a change of each submission."
+_OUTPUT = "The file to write instead of printing. For reports of each submission: the folder."
 
 RUN = number(Number("run", 1))
 """Reads the number of a run."""
@@ -61,7 +62,7 @@ def store_option() -> Any:
 
 
 def run_named(store: Store, number: int | None) -> Run:
-    """Return the run with that number, else the one that counts. Raises `UsageError` when it is not clear which."""
+    """Return the run with this number; for None the run that counts, if there is one class. Else raise `UsageError`."""
     if number is not None:
         return store.run(number)
     runs = store.all_current()
@@ -80,21 +81,20 @@ class RunsOptions:
     store: Path = store_option()
     prune: bool = flag("--prune", _PRUNE)
     remove: tuple[int, ...] = repeated("--remove", "RUN", "With --prune: remove this run too. Repeatable.", type=RUN)
-    keep: int | None = option("--keep", "N", _KEEP, type=number(Number("runs", 1)))
+    keep: int | None = number_option("--keep", "N", _KEEP, 1)
     yes: bool = flag("--yes", "With --prune: do not ask.")
 
 
 def runs(options: RunsOptions) -> ExitCode:
-    """List the runs of a store: when, of which folder, how they ended, and which one counts (*).
+    """List the runs of a store: when they started, their folders, how they ended, and which run counts (*).
 
-    With --prune, remove what is not needed, after showing how much that is. It refuses while a batch uses the store.
+    With --prune, remove what no run needs, after showing how much that is. A store that a batch uses is not pruned.
 
     Examples:
         grade runs
         grade runs --store hw3.sqlite
         grade runs --prune --keep 3
     """
-    from rich.table import Table
     from rich.text import Text
 
     if options.prune:
@@ -102,18 +102,16 @@ def runs(options: RunsOptions) -> ExitCode:
     elif options.remove or options.keep is not None or options.yes:
         raise UsageError("--remove, --keep and --yes work with --prune only; write --prune too")
     headings = ("run", "started", "of", "submissions", "accepted", "failing", "need a person", "no score yet", "mean")
-    table = Table(title=escape(str(options.store)), title_justify="left")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    listed = table(escape(str(options.store)), *headings)
     with open_store(options.store, read_only=True) as store:
         for run in store.runs():
-            table.add_row(*map(Text, _row(store, run)))
-    console(160).print(table)
+            listed.add_row(*map(Text, _row(store, run)))
+    console(160).print(listed)
     return ExitCode.ACCEPTED
 
 
 def _prune(options: RunsOptions) -> None:
-    """Show what would be removed, ask, and remove it. Raises `UsageError` when stdin is no terminal to ask at."""
+    """Show what would be removed, ask the user, and remove it. Raises `UsageError` if stdin is not a terminal."""
     path = options.store
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; write --store with the name of one")
@@ -155,6 +153,8 @@ class ShowOptions:
     submission: str = argument("SUBMISSION", "Its name, or its student's name, sid or email.")
     run: int | None = option("--run", "RUN", "The run to look in [default: the run that counts].", type=RUN)
     store: Path = store_option()
+    mend: bool = flag("--mend", "Look for the smallest change that makes it right (`grade mend`), once, and show it.")
+    seconds: int = number_option("--seconds", "N", _SECONDS, 1, 24 * 3600, default=60)
     format: str = option("--format", "FORMAT", f"The report: {', '.join(FORMATS)}.", default="text", offer=FORMATS.keys)
     detail: Detail = shared(Detail)
 
@@ -167,18 +167,26 @@ def show(options: ShowOptions) -> ExitCode:
         grade show jane@example.edu --run 2 --instructor
     """
     check_format(options.format, FORMATS)
-    with open_store(options.store, read_only=True) as store:
-        result = result_of(store, run_named(store, options.run), options.submission)
+    if options.mend and options.format != "text":
+        raise UsageError("--mend works with --format text only; `grade mend PATH --format json` is for programs")
+    with open_store(options.store, read_only=not options.mend) as store:
+        run = run_named(store, options.run)
+        result = result_of(store, run, options.submission)
+        mended = ""
+        if options.mend:
+            from grader.cli.hunt import mending_text, mendings_of
+
+            mended = "".join(map(mending_text, mendings_of(store, run, [result], options.seconds).values()))
     if result.entry.failure and not result.is_graded:
         notify(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
     if remark := kept_from(result.record):
         notify(f"{result.name}: {remark}")
-    sys.stdout.write(FORMATS[options.format](result.record, options.detail.view()))
+    sys.stdout.write(FORMATS[options.format](result.record, options.detail.view()) + mended)
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 
 
 def result_of(store: Store, run: Run, wanted: str) -> Result:
-    """Return the result of a submission, or of a student. Raises `UsageError` when it is not clear whose is wanted."""
+    """Return the result of a submission or a student. Raises `UsageError` unless exactly one matches."""
     for result in store.results(run, wanted):
         return result
     known: list[str] = []
@@ -204,18 +212,20 @@ class ExportOptions:
     output: Path | None = path_option("--output", "PATH", _OUTPUT)
     partial: bool = flag("--partial", "Export even if some submissions have no score yet.")
     similar: bool = flag(
-        "--similar", "With html: look for submissions that are alike, and note them in the class page."
+        "--similar", "With html: search for similar submissions, and show them on the page of the class."
     )
+    mend: bool = flag("--mend", "With csv or html: look for changes that make submissions right, and say how many.")
+    seconds: int = number_option("--seconds", "N", _SECONDS, 1, 24 * 3600, default=60)
     detail: Detail = shared(Detail)
 
 
 def export(options: ExportOptions) -> ExitCode:
     """Export a run: as a table (csv), as records, one per line (jsonl), or as a report for each submission.
 
-    With jplag, it exports what was handed in, without any grade, and prints the command that compares it.
+    With jplag, export the submissions without any grade, and print the command that compares them.
 
-    It refuses when some submissions have no score yet, because a gap in a gradebook looks like a zero; --partial
-    exports the others. A submission that needs a person has a row with the reason and without a score.
+    If some submissions have no score yet, nothing is exported, because a gap in a gradebook looks like a zero.
+    --partial exports the other submissions. A submission that needs a person has a row with the reason and no score.
 
     Examples:
         grade export > grades.csv
@@ -230,20 +240,22 @@ def export(options: ExportOptions) -> ExitCode:
         raise UsageError(f"--format {options.format} makes a file for each submission: write --output FOLDER")
     if options.similar and options.format != _HTML:
         raise UsageError("--similar works with --format html only; `grade similar --store FILE` lists pairs anywhere")
-    with open_store(options.store, read_only=True) as store:
+    if options.mend and options.format not in ("csv", _HTML):
+        raise UsageError("--mend works with --format csv and html only; `grade show NAME --mend` shows one change")
+    with open_store(options.store, read_only=not options.mend) as store:
         run = run_named(store, options.run)
         if options.format == _JPLAG:
             return _export_sources(store, run, options.output)
         _check_complete(store, run, partial=options.partial)
         if options.format in GRADEBOOKS:
-            _export_class(store, run, options.format, options.output)
+            _export_class(store, run, options)
         else:
             _export_each(store, run, options)
     return ExitCode.ACCEPTED
 
 
 def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
-    """Report who has no score. Raises `UsageError` unless an export may be `partial`."""
+    """Report the submissions without a score. Raises `UsageError` if there are some and `partial` is False."""
     ungraded = [result for result in store.results(run) if not result.is_graded]
     people = [result.name for result in ungraded if result.needs_person]
     if people:
@@ -258,16 +270,21 @@ def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
 
 
 def _counted(names: Sequence[str]) -> str:
-    """Return how many names there are, and the first of them."""
+    """Return text with the number of names, and with the first `_MOST_NAMED` of them."""
     return f"{len(names)}: {', '.join(names[:_MOST_NAMED])}{', ...' * (len(names) > _MOST_NAMED)}"
 
 
-def _export_class(store: Store, run: Run, format_name: str, output: Path | None) -> None:
-    """Write one file, record by record where the format allows it: all records together may be large."""
-    book = GRADEBOOKS[format_name]
+def _export_class(store: Store, run: Run, options: ExportOptions) -> None:
+    """Write one file of all records, one by one if the format allows this: all records together may be large."""
+    book, output = GRADEBOOKS[options.format], options.output
+    if options.mend:
+        from grader.cli.hunt import mendings_of
+
+        mendings = mendings_of(store, run, [*store.results(run)], options.seconds)
+        book = partial(own, distances={name: mending.in_words for name, mending in mendings.items()})
     final = (result for result in store.results(run) if result.is_final)
     parts: Iterable[Document]
-    if format_name in LINE_BY_LINE:
+    if options.format in LINE_BY_LINE:
         parts = (book([result.record]) for result in final)
     else:
         parts = [book((result.brief for result in final), store.missing(run))]
@@ -278,7 +295,7 @@ def _export_class(store: Store, run: Run, format_name: str, output: Path | None)
 
 
 def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
-    """Write one file per submission, named after it; for html also the page of the class, in a folder of its own."""
+    """Write one file for each submission, with the submission's name. For html, also write the page of the class."""
     folder, view = options.output, View(instructor=options.detail.instructor, everything=options.detail.everything)
     assert folder is not None
     pages_of_class = options.format == _HTML
@@ -304,7 +321,14 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
 
     if pages_of_class:
         similar = _export_similar(store, run, folder / CLASS) if options.similar else None
-        write(folder / CLASS / "index.html", class_page(written(), view, run=f"run {run.id}", similar=similar))
+        distance = ""
+        if options.mend:
+            from grader.cli.hunt import mendings_of, summary_of
+
+            mendings = mendings_of(store, run, [*store.results(run)], options.seconds)
+            distance = summary_of(mendings.values(), options.seconds)
+        page = class_page(written(), view, run=f"run {run.id}", similar=similar, distance=distance)
+        write(folder / CLASS / "index.html", page)
     else:
         deque(written(), maxlen=0)
     notify(f"{len(pages)} reports written to {reports}")
@@ -316,16 +340,16 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
 
 
 def _files(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Return the files below a folder, each with what changes when it is written."""
+    """Return the files below a folder, each with attributes that change when the file is written."""
     states = ((path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())
     return {path: (state.st_mtime_ns, state.st_ino) for path, state in states}
 
 
 def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
-    """Write the pages of pairs that are alike to a folder within that of the class's page, and return its note."""
+    """Write the pages of similar pairs below the folder of the class page. Return a note for the class page."""
     from grader.classroom.similarity import Alike, handed_in_run
     from grader.labs import open_lab
-    from grader.report.similar_page import INDEX
+    from grader.report.class_page import INDEX
 
     alike = Alike.among(handed_in_run(store, run), open_lab(run.lab), counted)
     for name, page in alike.pages():
@@ -334,80 +358,23 @@ def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
 
 
 def _export_sources(store: Store, run: Run, folder: Path | None) -> ExitCode:
-    """Write the folder that JPlag reads, and print the command that compares what is in it."""
-    from grader.bundles.bundle import check_folder, put
-    from grader.bundles.jplag import jplag_folder
+    """Write the folder that JPlag reads, and print the command that compares the submissions in it."""
+    from grader.bundles import File, check_folder, put
+    from grader.classroom.similarity import handed_in_run, jplag_command, jplag_files
     from grader.labs import open_lab
 
     assert folder is not None
     check_folder(folder)
     if "," in str(folder):
         raise UsageError(f"--output {folder}: JPlag takes a comma for the end of a name; write a name without one")
-    sources = jplag_folder(store, run, open_lab(run.lab))
-    put(sources.files, folder)
-    if sources.without:
-        notify(f"run {run.id}: without a file, so not there: {_counted(sources.without)}")
-    notify(f"{sources.count} submissions written to {folder}; with JPlag 6 or newer (github.com/jplag/JPlag), type:")
-    print(shlex.join(sources.command(folder)))
+    lab, submissions = open_lab(run.lab), handed_in_run(store, run)
+    readable = [submission for submission in submissions if submission.content]
+    files = jplag_files(readable, lab)
+    if not readable:
+        raise UsageError(f"run {run.id}: no submission has a file to compare")
+    put((File(name=name, content=content) for name, content in files.items()), folder)
+    if without := [submission.name for submission in submissions if not submission.content]:
+        notify(f"run {run.id}: without a file, so not there: {_counted(without)}")
+    notify(f"{len(readable)} submissions written to {folder}; with JPlag 6 or newer (github.com/jplag/JPlag), type:")
+    print(shlex.join(jplag_command(lab, folder)))
     return ExitCode.ACCEPTED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions:
-    """The options of `grade diff`."""
-
-    old: int = argument("OLD", "The number of a run.", type=RUN)
-    new: int = argument("NEW", "The number of another run.", type=RUN)
-    store: Path = store_option()
-    format: str = option("--format", "FORMAT", "text, json.", default="text", choices=("text", "json"))
-    apply: bool = flag("--apply", "Make NEW the run that counts.")
-
-
-def diff(options: DiffOptions) -> ExitCode:
-    """List whose verdict or points change from one run to another, and by which rules and cases.
-
-    It is about numbers, as after a regrade; grade compare says what became of the causes since the last hand-in.
-
-    Exit code: 0 nothing changes, 1 something does, 2 a wrong option.
-
-    Examples:
-        grade diff 1 2
-        grade diff 1 2 --apply
-    """
-    with open_store(options.store, read_only=not options.apply) as store:
-        old, new = store.run(options.old), store.run(options.new)
-        if old.lab != new.lab:
-            raise UsageError(f"run {old.id} is of {old.lab}, run {new.id} of {new.lab}")
-        differing = list(changes(store, old, new))
-        if options.format == "json":
-            print(json.dumps([asdict(change) for change in differing], indent=1))
-        else:
-            show_changes(differing, f"run {old.id}", f"run {new.id}")
-        if options.apply:
-            store.make_current(new)
-            notify(f"run {new.id} counts now")
-    return ExitCode.NOT_ACCEPTED if differing else ExitCode.ACCEPTED
-
-
-def show_changes(changes: Sequence[Change], old: str, new: str) -> None:
-    """Print the changes: submissions, and below each the rules and cases that make the difference."""
-    if not changes:
-        print(f"no verdict and no points change from {old} to {new}")
-        return
-    count = "submission changes" if len(changes) == 1 else "change"
-    print(f"from {old} to {new}, {len(changes)} {count}:")
-    for change in changes:
-        verdict = _pair(*change.verdict) if change.verdict[0] != change.verdict[1] else change.verdict[1]
-        print(f"{escape(change.submission)}: {_pair(*change.score)} points, {verdict}")
-        for rule, points in change.rules.items():
-            print(f"    rule  {rule}: {_pair(*points)}")
-        cases = list(change.cases.items())
-        for case, ends in cases[:_MOST_CASES]:
-            print(f"    case  {case}: {_pair(*ends)}")
-        if len(cases) > _MOST_CASES:
-            print(f"    and {len(cases) - _MOST_CASES} more cases")
-
-
-def _pair(old: object, new: object) -> str:
-    """Return the values before and after, as text."""
-    return " -> ".join("none" if value is None else str(value) for value in (old, new))

@@ -1,6 +1,6 @@
-"""stdout and stderr: what can be written to them, messages, and the lines that show progress.
+"""stdout and stderr: streams that do not fail, messages, and the display of progress.
 
-Most things are imported where they are needed: the streams are set up before anything that may fail is imported.
+Most modules are imported where they are needed: the streams are set up before any import that may fail.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from grader.core.verdict import Verdict
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
+    from rich.table import Table
 
     from grader.classroom.workers import Graded
 
@@ -29,23 +30,23 @@ _MOST_COLUMNS = 1000
 _EVERY_SECONDS = 5.0
 """The time between two plain lines of progress."""
 _EVERY_PROGRAMS = 50
-"""The number of programs between two such lines, where nobody knows how long one takes."""
+"""The number of programs between two plain lines, if it is unknown how long a program takes."""
 
 _Result = TypeVar("_Result")
 
 
 class _Lossy(io.FileIO):
-    """A stream that drops what cannot be written: the reader has gone, the disk is full, the terminal is closed."""
+    """A stream that drops what it cannot write: the reader has gone, the disk is full, or the terminal is closed."""
 
     def write(self, data: Any, /) -> int:
-        """Write what can be written, and return the size of all of it."""
+        """Write what can be written, and return the size of all the data."""
         with contextlib.suppress(OSError):
             super().write(data)
         return memoryview(data).nbytes
 
 
 class _Noting(io.FileIO):
-    """A stream that records that a write failed: the error itself does not say which stream it comes from."""
+    """A stream that records that a write failed. An `OSError` does not say which stream it comes from."""
 
     failed = False
 
@@ -77,7 +78,7 @@ def set_up() -> None:
 
 
 def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool = False) -> TextIO:
-    """Return the replacement of one of Python's standard streams; a stream that a test has put there stays."""
+    """Return a stream on `raw` that replaces a standard stream; if a test has replaced `before` already, `before`."""
     if before is not None and not isinstance(before, io.TextIOWrapper):
         return before
     encoding, as_before = (before.encoding, before.line_buffering) if before is not None else ("utf-8", False)
@@ -87,7 +88,7 @@ def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool
 
 
 def drop_what_failed() -> bool:
-    """Whether a write to stdout failed. If so, redirect it to /dev/null, so that Python reports no error at exit."""
+    """Return whether a write to stdout failed. If so, point stdout to /dev/null, so that Python does not report it."""
     if _Noting.failed:
         _open_nowhere(_OUT)
     return _Noting.failed
@@ -111,14 +112,24 @@ def rows() -> int:
 
 
 def console(piped: int) -> Console:
-    """Return a console for tables on stdout, `piped` columns wide when it is no terminal and COLUMNS is not set."""
+    """Return a console for tables on stdout, `piped` columns wide unless it is a terminal or COLUMNS is set."""
     from rich.console import Console
 
     return Console(width=columns(piped), highlight=False)
 
 
+def table(title: str, *headings: str) -> Table:
+    """Return a table for stdout with these columns, which wrap long words."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
 def is_live(stream: TextIO) -> bool:
-    """Whether a line of the stream can be redrawn. Not where TERM is `dumb`: there only readable text is written."""
+    """Whether a line of the stream can be redrawn: on a terminal, unless TERM is `dumb`."""
     return stream.isatty() and not _is_dumb()
 
 
@@ -133,12 +144,12 @@ def _is_dumb() -> bool:
 
 
 def in_workflow() -> bool:
-    """Whether a runner of GitHub reads the output, in which a line can be a command."""
+    """Whether a runner of GitHub reads the output, so that a line can be a command."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def complain(text: str) -> None:
-    """Write an error message to stderr. It is escaped: names in it may come from a student."""
+    """Write an error message to stderr. The text is escaped: names in it may come from a student."""
     from grader.report.document import as_log
     from grader.report.escape import escape_lines
 
@@ -147,7 +158,7 @@ def complain(text: str) -> None:
 
 
 def notify(text: str) -> None:
-    """Write a line to stderr. It is escaped: names in it may come from a student."""
+    """Write a line to stderr. The text is escaped: names in it may come from a student."""
     from grader.report.escape import escape
 
     sys.stderr.write(f"{escape(text)}\n")
@@ -155,7 +166,7 @@ def notify(text: str) -> None:
 
 @contextlib.contextmanager
 def status(name: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what is being done with `name`. Where no line can be redrawn it shows nothing."""
+    """Yield a function that shows what is being done with `name`; nothing if the terminal cannot redraw a line."""
     if not is_live(sys.stderr):
         yield lambda _: None
         return
@@ -173,7 +184,7 @@ def status(name: str) -> Iterator[Callable[[str], None]]:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The counts. Call it with what was graded, and for how many submissions that counts."""
+    """The counts of a batch. Call it with a result and the number of submissions that share the result."""
 
     total: int
     done: int
@@ -204,7 +215,7 @@ class Progress:
         sys.stderr.write(f"{self.done} of {self.total} done, {self.rest()}\n")
 
     def rest(self) -> str:
-        """Return the counts and times that a bar does not show."""
+        """Return the counts and times that the bar itself does not show, in words."""
         rate = self.graded / max(time.monotonic() - self.started, 1e-3)
         parts = [f"{self.failing} failing"]
         if self.without:
@@ -218,7 +229,7 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
-    """Yield the counts, starting with those of the run."""
+    """Show progress within the context, and yield the counts. They start at `done` and `failing`."""
     counted = Progress(total=total, done=done, failing=failing)
     if done == total:
         yield counted
@@ -238,7 +249,7 @@ def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
 
 
 def counted(results: Iterable[_Result], total: int, doing: str) -> Iterator[_Result]:
-    """Yield the results of so many programs, and show how far it is; `doing` is one word, such as "trying"."""
+    """Yield the results of `total` programs and show the progress. `doing` is one word, such as "trying"."""
     if is_live(sys.stderr):
         from rich.console import Console
         from rich.progress import track

@@ -24,6 +24,8 @@ _LITERALS = ("null", "true", "false")
 EVERY = 12
 """In random traces the state is read after every twelfth operation and after the last, because reading costs more than
 calling. A lab may choose another number (`Grammar.every`)."""
+NOT_WRITTEN = "NotImplementedError"
+"""What a call in Python raises that is not written yet: the case goes on, as after one that returns None."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -52,7 +54,7 @@ class Number:
         return f"a number {self.values}"
 
     def read(self, word: str) -> int:
-        """Return the value of a word of a case file. Raises `ValueError` if the word is not `wanted`."""
+        """Return the value of a word of a case file. Raises `ValueError` if the word is no allowed number."""
         if not _NUMBER.fullmatch(word) or int(word) not in self:
             raise ValueError(word)
         return int(word)
@@ -68,7 +70,7 @@ class Word:
     pattern: str = r"[A-Za-z_][A-Za-z0-9_-]*"
 
     def read(self, word: str) -> str:
-        """Return the word. Raises `ValueError` if it is not `wanted`."""
+        """Return the word. Raises `ValueError` if it does not match `pattern`, or is null, true or false."""
         if not re.fullmatch(self.pattern, word) or word in _LITERALS:
             raise ValueError(word)
         return word
@@ -87,14 +89,14 @@ class JsonValue:
     fits: Callable[[Argument], bool] = field(default=lambda _: True)
 
     def read(self, word: str) -> Argument:
-        """Return the value; a list becomes a tuple. Raises `ValueError` if the word is not `wanted`."""
+        """Return the value; a list becomes a tuple. Raises `ValueError` if it is not JSON, or if `fits` rejects it."""
         value = frozen(_loaded(word))
         if not self.fits(value):
             raise ValueError(word)
         return value
 
     def read_reply(self, word: str) -> str:
-        """Return a claimed reply in canonical form. Raises `ValueError` if the word is not JSON or not `wanted`."""
+        """Return a claimed reply in canonical form. Raises `ValueError` if it is not JSON, or if `fits` rejects it."""
         value = _loaded(word)
         if not isinstance(value, dict) and not self.fits(frozen(value)):
             raise ValueError(word)
@@ -128,12 +130,12 @@ class Signature:
 
     arguments: tuple[Number | JsonValue | Word, ...]
     replies: tuple[str, ...] = ()
-    """The bare words that it may return when it does its work."""
+    """The bare words that the operation may return when it does its work."""
     returns: Number | JsonValue | None = None
-    """The other values that it may return."""
+    """The other values that the operation may return."""
     refusals: tuple[str, ...] = ()
-    """What it may return when it must not do its work, the usual one first: a word, a value such as `null`, or the name
-    of an error class. Empty when it always does its work."""
+    """What the operation may return if it must not do its work, the usual reply first: a word, a value such as `null`,
+    or the name of an error class. Empty if the operation always does its work."""
     null_first: bool = False
     """Whether NULL may be written before the arguments (`open NULL 64`)."""
     null_target: bool = True
@@ -141,11 +143,11 @@ class Signature:
     opens: bool = False
     closes: bool = False
     task: str = ""
-    """The handout's name for the task of writing it."""
+    """The handout's name for the task in which students write the operation."""
 
     @property
     def is_poke(self) -> bool:
-        """Whether it is not one of the handout's calls."""
+        """Whether the operation is a poke, which is not one of the handout's calls."""
         return not self.replies and self.returns is None
 
     def read_reply(self, word: str) -> str:
@@ -160,7 +162,7 @@ class Signature:
 
     @property
     def wanted_replies(self) -> str:
-        """What may be claimed, in words."""
+        """The replies that a case may claim, in words."""
         words = [f"-> {word}" for word in (*self.replies, *self.refusals)]
         return " or ".join([*words, *([f"{self.returns.wanted} behind ->"] if self.returns is not None else [])])
 
@@ -182,7 +184,7 @@ class Grammar:
     """Adds the operations that a case omits; yields (key, message) for settings that do not fit."""
     model: ModelFactory
     code: tuple[Path, ...] = ()
-    """Files outside the grader's rooms and the reference by which cases are read and played."""
+    """The lab's own files of code, because loaded cases depend on them (grader.assignment.stored)."""
     generate: Callable[[], Generator | None] | None = None
     """Returns the generator of random traces; None if the lab has none."""
     every: int = EVERY
@@ -190,7 +192,7 @@ class Grammar:
     constants: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the assignment that a case may name in braces."""
     check: Callable[[Sequence[Case]], Iterable[str]] = lambda _: ()
-    """Yields the problems of the lab itself that show when all its cases are looked at."""
+    """Takes all cases of the lab, and yields the problems of the lab itself that they show together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ class Expected:
         )
 
     def first(self, count: int) -> Expected:
-        """Return the same of the first `count` operations."""
+        """Return an `Expected` of only the first `count` operations."""
         few = slice(count)
         return Expected(self.replies[few], self.records[few], self.allowed[few], self.worked[few])
 
@@ -236,7 +238,7 @@ def _unpacked(
 
 
 def _reduced(operation: Operation) -> tuple[Callable[..., Operation], tuple[object, ...]]:
-    """Tell pickle how to store an operation: half the time of the default, and cases have thousands of operations."""
+    """Tell pickle how to store an operation, in half the default time: cases have thousands of operations."""
     place = operation.target, operation.line, operation.implicit
     return _operation, (operation.name, operation.arguments, *place, operation.claim, operation.comment)
 
@@ -297,7 +299,7 @@ class Generated:
         assert len(self.packed) in {0, len(self.traces)}, "a trace would be played as another"
 
     def first(self, count: int) -> Generated:
-        """Return the first `count` traces, with all that is known of them."""
+        """Return a `Generated` with only the first `count` traces."""
         few = slice(count)
         return replace(
             self, seeds=self.seeds[few], traces=self.traces[few], digests=self.digests[few], packed=self.packed[few]
@@ -329,14 +331,14 @@ class Case:
     title: str
     handout: tuple[str, ...]
     rule: str
-    """The rule that loses points if it fails. "" for random traces; a failing trace gets the rule that it breaks."""
+    """The rule that loses points if the case fails. "" for random traces: a failing trace gets the rule it breaks."""
     visibility: Visibility
     weight: int
     trace: Trace
     expected: Expected = field(repr=False)
     """What the reference does in `trace`."""
     generated: Generated | None = None
-    """The random traces of a generated case, whose own `trace` is empty. It passes if the program agrees with the
+    """The random traces of a generated case, whose own `trace` is empty. The case passes if the program agrees with the
     reference in all of them. Otherwise the shortest failing trace replaces it."""
     seed: int | None = None
     """The seed of the random trace that replaced a generated case; None for other cases."""
@@ -403,7 +405,7 @@ def _delta(before: bytes, record: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _same(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many bytes at the start are the same."""
+    """Return the number of bytes at the start that are equal in both."""
     least, most = 0, min(len(first), len(second))
     while least < most:
         middle = (least + most + 1) // 2

@@ -1,12 +1,13 @@
-"""The closure of a small engine: all states that its calls lead to, and every call in each of them.
+"""The closure of a small engine: all states that its calls lead to, and every call in each of these states.
 
-A program that is right in all of them can only be wrong in situations that a small engine never reaches. If a runtime
-can restore a program's states, it walks the tour and reports one checksum for each state (`grader.runtime.protocol.
-Runtime.walk`). The expected checksums stay with the grader.
+A small engine has so few blocks or requests that all its states can be explored. A program that is right in all of
+them can only be wrong in situations that a small engine never reaches. If a runtime can restore a program's states, it
+visits all states in one tour (`Closure`) and reports one checksum for each (`grader.runtime.protocol.Runtime.walk`).
+The expected checksums stay with the grader.
 
 If states cannot be restored, traces go through all transitions (`Covering`). A trace continues with the nearest
-transition that no trace has used. A new trace begins if it gets to an unused transition with fewer calls. This is a
-heuristic for the rural postman problem: finding optimal tours takes far longer than playing these traces.
+transition that no trace has used, unless a new trace gets to an unused transition with fewer calls. This is a heuristic
+for the rural postman problem: finding optimal tours takes far longer than playing these traces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 
 BACK = -1
-"""In a tour: go back to the state before."""
+"""In a tour: go back to the state from which the tour reached the present one."""
 
 _NO_HARM = bytes(8)
 """Two words before each record in a checksum: the number of wrong frees and damaged allocations in the call, and the
@@ -32,7 +33,7 @@ number of allocations in a refused call. Both are 0 in a right program."""
 
 
 class SmallEngine(Protocol):
-    """The reference of a small engine."""
+    """The reference implementation of a small engine (see the module), whose states can be restored."""
 
     @property
     def calls(self) -> Sequence[Operation]:
@@ -55,7 +56,7 @@ class SmallEngine(Protocol):
         """Return the record that a right program reports after this call."""
 
     def essence(self, record: bytes) -> bytes:
-        """Return what decides later calls, of the last call's record. States with an equal essence are merged."""
+        """Return the part of the last call's record that affects later calls. States with equal parts are merged."""
 
 
 class Transition(NamedTuple):
@@ -63,10 +64,10 @@ class Transition(NamedTuple):
 
     state: int
     call: int
-    """Its number among the calls of the engine."""
+    """The number of the call among the calls of the engine."""
     record: bytes
     after: int
-    """The state that it leads to."""
+    """The state to which the call leads."""
 
 
 def explored(small: SmallEngine) -> Iterator[Transition]:
@@ -107,7 +108,7 @@ class Closure:
     tour: array[int] = field(repr=False)
     """The numbers of calls that lead to a new state, and `BACK`."""
     ways: tuple[tuple[int, int], ...] = field(repr=False)
-    """For each state: the state from which it was first reached, and the call; the last step of a shortest way."""
+    """For each state: the last step of a shortest way to it, as the state before and the call."""
     sums: array[int] = field(repr=False)
     """For each state: the CRC-32 of the records of all calls except the opening one, in order."""
 
@@ -179,7 +180,7 @@ def _down(onward: Sequence[Sequence[int]]) -> Iterator[int | None]:
 _LONGEST = 60
 """The number of transitions after which a trace ends: after a mistake, the rest of a trace shows little."""
 _MOST_SOUGHT = 300
-"""The number of states in which the nearest unused transition is searched for."""
+"""The most states that a search for the nearest unused transition visits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,9 +300,9 @@ class _Graph:
         return []
 
     def _rank(self, number: int, left: Sequence[Collection[int]]) -> int:
-        """Return the sort key of the unused transitions of one state.
+        """Return the key by which the unused transitions of one state are sorted.
 
-        First come loops, then transitions to states with unused ones, then other states, then dead ends.
+        Transitions come in this order: loops, to a state with unused transitions, to other states, to dead ends.
         """
         before, after = self.ends[number]
         return 0 if after == before else 1 if left[after] else 2 if self.onward[after] else 3

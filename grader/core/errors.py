@@ -19,15 +19,19 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
     └── StoreError          a file that is not a store, or a store of a newer grader
 
 Abandoned                   not an error: the result is no longer wanted, as after Ctrl-C, but the command continues
+
+A stage of a grading that cannot change points may fail (`OptionalStages`): the grading goes on without it, and the
+record says so.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 MOST_SHOWN = 20
 """The most mistakes shown for one file. The others are counted: nobody reads hundreds, and most share a cause."""
@@ -54,7 +58,7 @@ class GraderError(Exception):
 
     exit_code = ExitCode.JUDGE_ERROR
     of_machine = False
-    """Whether the whole machine or store has the problem, not only the grading of one submission."""
+    """Whether the whole machine or the store has the problem, not only the grading of one submission."""
 
 
 class _MachineTrouble(GraderError):
@@ -62,7 +66,7 @@ class _MachineTrouble(GraderError):
 
 
 class Abandoned(BaseException):
-    """The result of this grading is no longer wanted (`grader.system.process.Patience.unwanted`).
+    """The result of this grading is no longer wanted (`grader.system.process_tree.Patience.unwanted`).
 
     Like an interrupt it is not an `Exception`, so that no handler takes it for a failure and continues.
     """
@@ -101,7 +105,7 @@ class OtherGrader(_MachineTrouble):
 
 
 class NoWorkers(_MachineTrouble):
-    """The worker machines are not available, or no longer."""
+    """No worker machine is available, or none is available any longer."""
 
 
 class TooBusy(GraderError):
@@ -113,7 +117,7 @@ class OutOfRoom(_MachineTrouble):
 
 
 class StoreFailure(_MachineTrouble):
-    """A store that was usable is no longer usable, or a part of it is not."""
+    """A store that was usable, or a part of it, is no longer usable."""
 
 
 class Unprotected(_MachineTrouble):
@@ -187,3 +191,57 @@ class ClassFileError(_FileError):
 
 class StoreError(InputError):
     """A file is not a store of the grader, or a store that this grader cannot read."""
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class OptionalStage(StrEnum):
+    """A stage whose result a report can omit."""
+
+    LOST_MEMORY = "lost-memory"  # where memory was lost; that it was lost is known without this stage
+    LINES = "lines"
+    EXPLANATIONS = "explanations"
+    ADVICE = "advice"
+    SEARCH = "search"
+    PRINTS = "prints"
+    SOURCE = "source"
+    PICTURES = "pictures"
+    WOULD_SCORE = "would-score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFailure:
+    """A stage that failed, so that a report lacks what it would have found."""
+
+    stage: OptionalStage
+    error: str
+    """The exception with its message, and the line of the grader that raised it."""
+
+
+@dataclass(slots=True)
+class OptionalStages:
+    """Runs the optional stages of one grading and collects their failures."""
+
+    failures: list[StageFailure] = field(default_factory=list)
+
+    def run(self, stage: OptionalStage, work: Callable[[], T], *, otherwise: U) -> T | U:
+        """Return what `work` returns. If it raises an exception, note the failure and return `otherwise`.
+
+        Interrupts are not caught: they end the grading.
+        """
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it cannot have changed points
+            self.failures.append(StageFailure(stage=stage, error=_described(error)))
+            return otherwise
+
+
+def _described(error: Exception) -> str:
+    """Return the exception's class and message, and the file and line that raised it, without the machine's folders."""
+    import traceback  # noqa: PLC0415 - only failures need it
+
+    description = "".join(traceback.format_exception_only(error)).strip()
+    (place,) = traceback.extract_tb(error.__traceback__, limit=-1)
+    return f"{description} ({Path(place.filename).name}:{place.lineno})"

@@ -1,4 +1,7 @@
-"""What is wrong with an operation: differences in its reply or state, and symptoms, which are everything else."""
+"""What is wrong with an operation: differences of its reply or state, and symptoms (all other observations).
+
+Both are evidence against a program. The judge adds to a difference its operation, and its lines if they are known.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,25 @@ class Difference:
     entry: str = ""
     """The entry of a facet with entries, such as the number of a block."""
     place: str = ""
-    """The place in the record that holds the wrong value, if `field` does not name it."""
+    """The place in the record that holds the wrong value, if `field` does not name that place."""
     sentence: str = ""
     """What is wrong, if "FIELD is ACTUAL, expected EXPECTED" does not say it well."""
+    operation: int = -1
+    """The operation (counted from 0) after which the difference was found; -1 until the judge adds the number."""
+    lines: tuple[SourceLine, ...] = ()
+    """The submission's lines that caused the difference, innermost call first; empty while they are unknown."""
+    tool: Tool | None = None
+    """The instrument that found these lines and reports them as a finding; None if no finding is due."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict for a wrong reply or state."""
+        return Verdict.WRONG_ANSWER
+
+    @property
+    def matched_kind(self) -> str:
+        """The kind of a symptom, which known mistakes match; always empty for a difference."""
+        return ""
 
     @property
     def seen(self) -> str:
@@ -75,7 +94,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """One operation of a program, judged from the state the program itself was in before it."""
+    """One operation of a program, judged from the state in which the program itself was before the operation."""
 
     expected: Reply
     actual: Reply
@@ -97,25 +116,34 @@ class Symptom:
     operation: int
     verdict: Verdict
     kind: str
-    """The word for it in findings, such as "crash"."""
+    """The word for the symptom in findings, such as "crash"."""
     message: str
     lines: tuple[SourceLine, ...] = ()
     """The submission's lines, innermost call first."""
     tool: Tool = Tool.REPLAY
     by: str = ""
-    """The instrument that reported it, which reports write before the message; empty for the grader itself."""
+    """The name of the instrument that reported the symptom, shown before the message; empty for the grader itself."""
     detail: str = ""
-    """A more specific word than `kind`, which known mistakes match; empty: the kind."""
+    """A more specific word than `kind`, for known mistakes to match; if empty, they match `kind`."""
     explains_state: bool = False
-    """Whether it probably caused a wrong state after the same call."""
+    """Whether the symptom probably caused a wrong state after the same call."""
     at_origin: bool = False
     """Whether the lines are where the misused memory was allocated, because the lines that misused it are unknown."""
     facet: str = ""
-    """The facet that it makes wrong at the end of the case, if rules count that; "" for none."""
+    """The facet that the symptom makes wrong at the end of the case, if rules count this facet; "" otherwise."""
     made_by: frozenset[str] = frozenset()
-    """The calls that caused the wrong end of that facet; empty if unknown."""
+    """The calls that made this facet wrong; empty if unknown."""
 
     @property
-    def sentence(self) -> str:
+    def matched_kind(self) -> str:
+        """The kind that known mistakes match."""
+        return self.detail or self.kind
+
+    @property
+    def seen(self) -> str:
         """The message, after the name of the instrument that reported it."""
         return f"{self.by}: {self.message}" if self.by else self.message
+
+
+Evidence = Difference | Symptom
+"""An observation that shows a fault of a program at one operation."""

@@ -48,7 +48,7 @@ class ChartCell:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From the cell that something waits for to the cell that waits, each the only one in its column."""
+    """An arrow to a waiting cell from the cell that it waits for. Each is the only cell in its column."""
 
     start: ChartCell
     end: ChartCell
@@ -103,7 +103,7 @@ class Drawing(IntEnum):
 
     NOTHING = 0
     FIRST = 1
-    """The operation that a report begins with."""
+    """Only the operation with which a report begins."""
     ALL = 2
     """Each cause: its states step by step, and a program that reproduces it."""
 
@@ -128,7 +128,7 @@ class StatePart:
     """A part of one state, as a lab describes it. `lines` maps the depth and label of a row to its cells."""
 
     title: str
-    """The same in all states of a case. "SCOPE: NAME" if a state has several objects with a part of this name."""
+    """Equal in all states of a case. "SCOPE: NAME" if several objects of a state have a part of this name."""
     shape: PanelShape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class StatePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRow:
-    """A row of cells in three states. A row that a state lacks has no cells there."""
+    """A row of cells in three states. If a state lacks the row, its tuple of cells is empty."""
 
     label: str
     depth: int = 0

@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.core.errors import unwritable
-from grader.core.optional_stages import StageFailure
+from grader.core.errors import StageFailure, unwritable
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
 from grader.core.verdict import (
@@ -68,12 +67,12 @@ class Submission:
     students: tuple[Student, ...] = ()
     """Several for the submission of a group, none where they are unknown."""
     kept_from: int | None = None
-    """In a class: the earlier run for which it was handed in, if nothing newer was handed in."""
+    """In a class: the earlier run to which the submission was handed in, if nothing newer was handed in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallestTrace:
-    """The smallest trace on which a submission goes wrong as in a case."""
+    """The smallest trace on which a submission goes wrong in the same way as in a case."""
 
     case: str
     calls: tuple[str, ...]
@@ -107,7 +106,7 @@ class Protection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedTool:
-    """A tool that made findings, or would have: its name in reports, and what it says of its version."""
+    """A tool that was used to find faults: its name in reports, and the version that it prints."""
 
     tool: Tool
     name: str
@@ -122,20 +121,20 @@ class Environment:
     command: str = ""
     """The command that builds the submission."""
     reproduce: str = ""
-    """The command that builds the program of a failing case (`grade repro`) together with the submission."""
+    """The command that builds the program of a failing case (from `grade repro`) together with the submission."""
     kernel: str = ""
     grader: str = ""
     lane: str = ""
-    """"stock" where programs were linked as the handout's own commands do it, because that was asked for."""
+    """"stock" if the user asked to link programs with the handout's own commands; otherwise empty."""
     pace: float = 1.0
-    """How many times slower than a usual machine this one was; limits of time were as many times longer."""
+    """How many times slower this machine was than a usual one; all time limits were multiplied by this number."""
 
     def used(self, tool: Tool) -> UsedTool | None:
-        """Return the tool of this kind; None when it was not used."""
+        """Return the tool of this kind; None if no such tool was used."""
         return next((used for used in self.tools if used.tool is tool), None)
 
     def version(self, tool: Tool) -> str:
-        """Return the version of the tool of this kind; "" when it was not used."""
+        """Return the version of the tool of this kind; "" if no such tool was used."""
         used = self.used(tool)
         return used.version if used is not None else ""
 
@@ -160,13 +159,13 @@ class Record:
     """Whether hidden cases were not run. Their weight still counts, so `max_score` is less than all points, and running
     them cannot lower the score."""
     would_score: int | None = None
-    """For a `compile_error`: the score if it were built without -Werror or with stubs. It never counts."""
+    """For a `compile_error`: the score if warnings were ignored and missing functions were stubs. It never counts."""
     would_rules: tuple[RuleScore, ...] = ()
     """The points of `would_score` by rule."""
     causes: tuple[Cause, ...] = ()
-    """Why it fails: the most likely cause first, then the most costly one."""
+    """Why the submission fails: the most likely cause first, then the other causes, the most costly first."""
     stages: tuple[CallStage, ...] = ()
-    """How far each demanded call is, when something goes wrong."""
+    """How far each call of the handout is written; empty if nothing goes wrong."""
     rules: tuple[RuleScore, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -192,13 +191,18 @@ class Record:
     """The stages that failed although the grading went on, because they cannot change points. Reports lack what these
     stages would have found."""
     feedback: Feedback = Feedback.FULL
-    """What students see of it, by the rubric at the time of the grading. Instructors see everything."""
+    """What students see of the record, by the rubric at the time of grading. Instructors see everything."""
     hand_in: int | None = None
-    """The number of this hand-in of its student, if the platform tells it."""
+    """The number of this hand-in of its student; None if the platform does not give the number."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
     cpu_seconds: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of this machine, by their purpose.
+
+    A purpose is the programs that a step started (`build`, `play`, `memcheck`, `find lines`, ...), the grader's own
+    work in a step (`grader STEP`), or other programs (`tools`).
+    """
 
     def __post_init__(self) -> None:
         """Make every text of the record plain and bounded, because any field may hold text from the student."""
@@ -217,7 +221,7 @@ class Record:
 
     @property
     def first_failing_cause(self) -> Cause | None:
-        """The first cause of failing cases: `first_cause`, unless that is the build."""
+        """The first cause that has failing cases: `first_cause`, or the next cause if the build fails too."""
         return next((cause for cause in self.causes if cause.cases), None)
 
     @property
@@ -291,7 +295,8 @@ def whole_points(shares: Sequence[float]) -> list[int]:
 def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
     """Return the causes as reports show them: the most likely one `first`, then the most costly ones.
 
-    If two cost the same, their cases decide, so that the order never depends on the points of an earlier rubric.
+    Equally costly causes are ordered by their number of cases, then by case name. Their present order is ignored: it
+    may follow the points of an earlier rubric.
     """
 
     def key(cause: Cause) -> tuple[float, int, str]:
@@ -381,9 +386,9 @@ class HiddenLoss:
     rule: str
     outcomes: tuple[Outcome, ...]
     handout: str
-    """The handout's place for the rule, if the cases were written for another rule; otherwise empty."""
+    """The place of the rule in the handout, if the cases belong to another rule; otherwise empty."""
     alone: bool
-    """Whether only hidden cases cost points of the rule."""
+    """Whether no public case cost points of the rule."""
 
 
 def with_costs(record: Record) -> Record:

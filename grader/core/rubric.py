@@ -15,7 +15,7 @@ from grader.core.verdict import Feedback, Judged
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A part of the record of an operation, by which rules, differences, pictures and `grade explain` speak of it."""
+    """A named part of an operation's record. Rules, differences, pictures and `grade explain` use the name."""
 
     name: str
     """Its name in rubrics and known mistakes."""
@@ -26,18 +26,18 @@ class Facet:
     request id. Differences are then reported by entry: "block 3: ref". Empty: the value is compared as a whole."""
     path: str = ""
     """Its path in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
-    "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks", "reply.*.0".
-    "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
+    "reply.0", or a path in which one star stands for the entries that `per` names: "state.requests.*.blocks".
+    "accepted" is whether a call did its work, "refused" all changes of the state by a call although it refused."""
     absent: str = ""
     """The value that an omitted entry has, such as "0"; empty: an omitted entry is reported as missing."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
     sentences: bool = False
-    """Whether it is a list of sentences that say what is wrong; a right program has an empty list."""
+    """Whether the facet is a list of sentences that say what is wrong; a right program has an empty list."""
     of_call: bool = False
-    """Whether it describes one call only and is empty before the next, such as a log."""
+    """Whether the facet describes one call only, such as a log, and is empty again before the next call."""
     calls: tuple[str, ...] = ()
-    """For a reply or "accepted": the operations that it belongs to; empty: all that no other facet names."""
+    """For a reply or "accepted": the operations that have this facet; empty: all that no other facet names."""
 
     @property
     def heading(self) -> str:
@@ -67,7 +67,7 @@ class Rule:
     covers_cleanup: bool
     """Whether a crash in the clean-up that ends every case counts for this rule."""
     facets_at: frozenset[tuple[str, str]] = frozenset()
-    """Facets that count only at one operation, each with the operation."""
+    """Pairs (facet, operation): the facet counts only at this operation."""
 
     @property
     def needs_whole_case(self) -> bool:
@@ -90,7 +90,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """When students see another part of their report."""
+    """Which part of their report students see (`feedback`), from a time or from a hand-in on."""
 
     feedback: Feedback
     start: datetime | None = None
@@ -130,7 +130,7 @@ class Rubric:
 
     @property
     def judging(self) -> tuple[tuple[str, ...], ...]:
-        """What affects how cases are judged, to be compared and hashed: not points, titles, places or order."""
+        """All that affects how cases are judged, to compare and hash. Points, titles, places and order do not."""
         rules = (
             (
                 rule.id,
@@ -173,5 +173,5 @@ class Rubric:
         )
 
     def judged(self, judged: Judged, default: str = "") -> str:
-        """Return the id of the only rule that is judged that way; not for `Judged.CASES`, which most rules have."""
+        """Return the id of the only rule judged in this way, or `default`. Not for `Judged.CASES`: many rules are."""
         return next((rule.id for rule in self.rules if rule.judged is judged), default)

@@ -113,7 +113,7 @@ def plain_parts(value: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a quick check shows that nothing has to change; it settles most values of a record."""
+    """Whether a quick check shows that nothing has to change. This is enough for most values of a record."""
     if type(value) is str:
         ordinary = (value.isascii() and value.isprintable()) or _ORDINARY.fullmatch(value) is not None
         return len(value) <= MOST_TEXT and ordinary

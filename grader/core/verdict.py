@@ -62,12 +62,12 @@ class Feedback(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far a demanded call is, judged by the public cases."""
+    """How far a call that the handout asks for is written, as the public cases show."""
 
     WORKS = "works"
     IN_WORK = "in work"
     NOT_YET = "not yet"
-    """It is not written yet: its body is empty or only returns."""
+    """The call is not written yet: its body is empty or only returns."""
 
 
 NOT_IMPORTED = "import"
@@ -80,7 +80,7 @@ the handout about the call."""
 
 
 class Tool(StrEnum):
-    """What made a finding. A record's environment says by which names and versions."""
+    """The kind of tool that made a finding. A record's environment has the tool's name and version."""
 
     BUILD = "build"
     REPLAY = "replay"
@@ -135,7 +135,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShown:
-    """One operation of a case as a report shows it; `actual` is None when it was not reached."""
+    """One operation of a case as a report shows it; `actual` is None if the operation was not reached."""
 
     number: int
     line: int
@@ -155,7 +155,7 @@ class Outcome:
     title: str
     rule: str
     handout: tuple[str, ...]
-    """The names of the handout's sentences that it tests."""
+    """The names of the handout's sentences that the case tests."""
     weight: int
     visibility: Visibility
     verdict: Verdict
@@ -165,7 +165,7 @@ class Outcome:
     findings: tuple[int, ...] = ()
     """Positions in the record's list. The first finding is why the case fails."""
     points: float = 0.0
-    """Its approximate cost in points: a rule's lost points are divided by weight among its failing cases."""
+    """The case's approximate cost in points: a rule's lost points are divided by weight among its failing cases."""
     steps: tuple[StepShown, ...] = ()
     clauses: tuple[str, ...] = ()
     """For a failing case: the text of the sentences in `handout`."""
@@ -176,7 +176,7 @@ class Outcome:
 
     @property
     def tested(self) -> list[str]:
-        """The sentences that it tests, with their places in the handout: `Task 2: put returns -1 when ...`."""
+        """The sentences that the case tests, with their places in the handout: `Task 2: put returns -1 when ...`."""
         places = [name.partition("/")[0] for name in self.handout]
         clauses = [f"{place}: {clause}" for place, clause in zip(places, self.clauses, strict=False)]
         return clauses or list(self.handout)
@@ -197,18 +197,18 @@ class RuleScore:
     withheld: int = 0
     """Points withheld without a finding, because the other rules earned too few points."""
     weight: int = 0
-    """The weight of its cases; for a rule that is judged in every case the number of cases; 1 for the build."""
+    """The weight of the rule's cases; for a rule that is judged in every case their number; 1 for the build."""
     earned: int = 0
-    """The part of this weight that passed. With `elsewhere` it decides the points (grader.judge.score)."""
+    """The weight of those that passed. `weight`, `earned` and `elsewhere` decide the points (grader.judge.score)."""
     elsewhere: int = 0
-    """The weight of its cases that were not run, because they are hidden."""
+    """The weight of the rule's cases that were not run, because they are hidden."""
     breached: bool = False
     """Whether the first cause breaks this rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStage:
-    """A demanded call, the handout's name for the task of writing it, and its stage."""
+    """A call that the handout asks for, the handout's task to write it, and how far the call is written."""
 
     call: str
     task: str
@@ -217,7 +217,7 @@ class CallStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a submission fails: the rule that it breaks, what to look at, and the cases that fail for it."""
+    """Why a submission fails: the broken rule, what to look at, and the cases that fail for this reason."""
 
     rule: str
     verdict: Verdict
@@ -230,13 +230,13 @@ class Cause:
     lines: tuple[SourceLine, ...] = ()
     """The submission's lines in the case to show, innermost call first."""
     cases: tuple[str, ...] = ()
-    """The failing cases that it explains, the one to show first; empty for a build that fails."""
+    """The failing cases that the cause explains, the case to show first; empty for a build that fails."""
     call: str = ""
     """The name of the call that went wrong in the case to show."""
     operation: int = 0
-    """The operation that went wrong there, counted from 1; 0 when it is unknown."""
+    """The operation that went wrong in the case to show, counted from 1; 0 if unknown."""
     points: float = 0.0
-    """The points that it costs, approximately."""
+    """The points that the cause costs, approximately."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -249,7 +249,7 @@ class Cause:
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether the hint only repeats what was observed, as it does if no known mistake fits."""
+        """Whether the hint only repeats what was observed, because no known mistake fits."""
         return self.summary.endswith(self.hint)
 
     @property

@@ -2,7 +2,7 @@
 
 **Patterns.** The calls that go wrong in one way may share a situation that no right call has. Only the calls of a case
 up to its first failure count, because later failures are mostly consequences. The sentence gives the numbers of calls,
-and is written only if chance is no explanation. A limit is called *off by one* only on that evidence.
+and is written only if chance is no explanation. A hint calls a limit *off by one* only on such evidence.
 
 **Stages.** A call works, is in work, or is not written yet.
 
@@ -11,19 +11,20 @@ Hidden cases do not count, because the numbers would reveal information about th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import comb
 
 from grader.assignment.lab import ONLY, Lab
+from grader.core.case import NOT_WRITTEN
 from grader.core.verdict import CallStage, Stage, Visibility
-from grader.runtime.comparison import Comparison, End
+from grader.runtime.protocol import Comparison, End
 from reference.operation import Reply
 
 _LEAST_WRONG = 2
 _MOST_WORDS = 2
-"""The most situations in a sentence: if the cases do not separate two situations, it names both."""
+"""The most situations in a sentence: if the cases do not separate two situations, the sentence names both."""
 
 _LEAST_CHANCE = 1000
 """An unrelated word would separate all wrong from all right calls with a chance of at most 1 in this number."""
@@ -31,14 +32,14 @@ _LEAST_CHANCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCall:
-    """One operation of a public case, at or before the first one that went wrong there."""
+    """One operation of a public case, not later than the first operation that went wrong in the case."""
 
     case: int
     name: str
     words: frozenset[str]
     expected: Reply
     refused: bool
-    """Whether it did not do its work."""
+    """Whether the program refused the call, or did not return from it."""
     wrong: bool
 
 
@@ -49,13 +50,13 @@ class Patterns:
         self.calls = calls
         self.order = order
         self.never = frozenset(_never(calls))
-        """Calls that should have done their work in some case, and never did."""
+        """The names of the calls that should have done their work in some case, and never did."""
         self._only = {
             key: self._telling_replies(*key) for key in {(call.name, call.expected.refused) for call in calls}
         }
 
     def only(self, name: str, expected: Reply) -> frozenset[str]:
-        """The `ONLY` words that all wrongly refused (or accepted) calls of this name share and no right call has."""
+        """Return the `ONLY` words that all wrongly refused (or accepted) calls of this name have, and no right call."""
         return self._only.get((name, expected.refused), frozenset())
 
     def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
@@ -91,16 +92,16 @@ class Patterns:
 
 
 def _alike(reply: Reply, other: Reply) -> bool:
-    """Whether both are accepted, or both are refused for the same reason."""
+    """Whether both replies accept the call, or both refuse it for the same reason."""
     return reply.refused is other.refused and (not reply.refused or reply.clause == other.clause)
 
 
-def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[JudgedCall]:
-    """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
+def calls_of(comparisons: Sequence[Comparison], first_wrong: Sequence[int]) -> Iterator[JudgedCall]:
+    """Yield the calls of the public cases; `first_wrong` has the first bad operation of each case, -1 for none."""
     for number, comparison in enumerate(comparisons):
         if comparison.case.visibility is not Visibility.PUBLIC:
             continue
-        bad = first_wrong(number)
+        bad = first_wrong[number]
         end = len(comparison.actual) if bad < 0 else min(bad + 1, len(comparison.expected))
         for place, operation in enumerate(comparison.case.trace.operations[:end]):
             yield JudgedCall(
@@ -108,7 +109,7 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int
                 name=operation.name,
                 words=comparison.expected[place].circumstances,
                 expected=comparison.expected[place],
-                refused=place >= len(comparison.actual) or comparison.actual[place].refused,
+                refused=place >= len(comparison.actual) or _did_nothing(comparison.actual[place]),
                 wrong=place == bad,
             )
 
@@ -121,11 +122,11 @@ def _never(calls: Sequence[JudgedCall]) -> Iterator[str]:
 
 
 def stages(
-    comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab, unwritten: Collection[str] = ()
+    comparisons: Sequence[Comparison], first_wrong: Sequence[int], lab: Lab, unwritten: Collection[str] = ()
 ) -> tuple[CallStage, ...]:
     """Return the stage of each call that had work to do in a public case and was reached there, in the handout's order.
 
-    `first_wrong` maps the number of a case to its first bad operation, -1 if all are right. A call works if it did its
+    `first_wrong` has the first bad operation of each case, -1 if all are right. A call works if it did its
     work at least once before anything went wrong, and no case goes wrong first in it. Only an `unwritten` call can be
     "not yet": a call that is written but never does its work is "in work".
     """
@@ -134,7 +135,7 @@ def stages(
     for number, comparison in enumerate(comparisons):
         if comparison.case.visibility is not Visibility.PUBLIC:
             continue
-        operations, bad = comparison.case.trace.operations, first_wrong(number)
+        operations, bad = comparison.case.trace.operations, first_wrong[number]
         wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
         for place, what in _reached(comparison):
             name = operations[place].name
@@ -170,6 +171,10 @@ def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
         if not reply.text or reply.refused:
             continue
         if place < len(actual):
-            yield place, _Did.NOTHING if actual[place].refused else _Did.ITS_WORK
+            yield place, _Did.NOTHING if _did_nothing(actual[place]) else _Did.ITS_WORK
         elif place == comparison.ended_at and comparison.end is not End.REACHED:
             yield place, _Did.NO_RETURN
+
+
+def _did_nothing(reply: Reply) -> bool:
+    return reply.refused or reply.text == NOT_WRITTEN

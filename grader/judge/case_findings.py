@@ -1,22 +1,23 @@
-"""The evidence of each case and its cause: the mistake that fits, the line, and the sentence that was broken.
+"""The evidence of each case and its cause: the mistake that fits, the line, and the broken sentence of the handout.
 
 A case's cause is among the evidence of its first bad operation; what comes later is mostly a consequence. The lab's
-table of mistakes names the rule for each cause.
+table of mistakes names the rule for each cause. `case_findings` takes the steps one after the other; each step returns
+new values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Lab, Mistake
-from grader.core.judgement import Symptom
-from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.errors import OptionalStage, OptionalStages
+from grader.core.judgement import Difference, Evidence, Symptom
 from grader.core.rubric import Rule
-from grader.core.verdict import REFUSED, CallStage, Finding, Judged, Stage, Verdict
+from grader.core.verdict import REFUSED, CallStage, Finding, Judged, SourceLine, Stage, Verdict
 from grader.judge.calls import Patterns, calls_of, stages
-from grader.judge.evidence import Evidence, evidence, finding_of
+from grader.judge.compare import evidence, finding_of
 from grader.judge.mistakes import (
     MistakeTable,
     best_mistake,
@@ -27,8 +28,7 @@ from grader.judge.mistakes import (
     sentence,
 )
 from grader.judge.work import never_shown, sentence_of, shown_everywhere
-from grader.runtime.comparison import Comparison, Shown
-from grader.runtime.protocol import Named, Observations, Place, Unplaced
+from grader.runtime.protocol import Comparison, Observations, Origin, Shown, Unplaced
 from reference.operation import Trace
 
 _MEMORY, _LEAK = "memory at ", "leak at "
@@ -42,56 +42,49 @@ BREACH = "breach"
 
 
 _NOT_YET = "{call} is not written yet: its body does nothing but return. Write it next."
-"""The hint for such a call. Missing code breaks no sentence of the handout, and no known mistake describes it."""
+"""The hint for a call that is not written yet. It breaks no sentence of the handout, and fits no known mistake."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFindings:
-    """The evidence of one case at all operations, the findings to report, and its cause once it is known."""
+    """What the judge finds out about one case: the evidence, its cause, and the findings to report."""
 
     comparison: Comparison
-    evidence: list[Evidence] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    leaks: bool = False
-    memory_errors: bool = False
-    mistake: Mistake | None = None
+    evidence: tuple[Evidence, ...] = ()
+    first_wrong: int = -1
+    """The first bad operation, -1 if all are right."""
     cause: Evidence | None = None
+    """The evidence that says why the case fails, with its lines if they are known; None without evidence."""
+    mistake: Mistake | None = None
+    """The mistake that fits the cause; None without a cause."""
     group: str = ""
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
     hint: str = ""
     broken: str = ""
     """The sentence of the handout that was broken."""
-    not_yet: bool = False
-    """Whether it goes wrong in a call that is not written yet."""
+    findings: tuple[Finding, ...] = ()
+    leaks: bool = False
+    memory_errors: bool = False
     resumed: bool = False
-    """Whether it passes for its rule if the calls after the one that stopped it are judged separately."""
+    """Whether the case passes for its rule if the calls after the one that stopped the case are judged separately."""
     never_shown: tuple[Shown, ...] = ()
-    """The pairs of call and facet that it asks for and that the run never shows (grader.judge.work)."""
+    """The pairs of call and facet that the case asks for and that no case of the run shows (grader.judge.work)."""
     plain: bool = True
-    """Whether it uses only calls that students write, on one target, without pokes and without an odd set-up."""
+    """Whether the case has one target, no pokes and no unusual set-up."""
 
-    first_wrong: int = field(init=False)
-    """The first bad operation, -1 if all are right."""
+    @property
+    def rule(self) -> str:
+        """The rule that the case's cause breaks; without a cause the case's own rule."""
+        return self.mistake.rule if self.mistake is not None else self.comparison.case.rule
 
-    def __post_init__(self) -> None:
-        """Find the first bad operation once, because there may be much evidence."""
-        self.first_wrong = min((piece.operation for piece in self.evidence), default=-1)
+    @property
+    def call(self) -> str:
+        """The name of the call that goes wrong first; "" if none does."""
+        return operation_of(self.cause, self.comparison).name if self.cause is not None else ""
 
     def first(self) -> list[Evidence]:
-        """The evidence at the first bad operation."""
+        """Return the evidence at the first bad operation."""
         return [piece for piece in self.evidence if piece.operation == self.first_wrong]
-
-    def take_rule(self) -> None:
-        """Give a failing random trace the rule that it breaks, which then loses points."""
-        case = self.comparison.case
-        if not case.rule and self.mistake is not None:
-            self.comparison = replace(self.comparison, case=replace(case, rule=self.mistake.rule))
-
-    def refine(self, cause: Evidence) -> None:
-        """Replace the cause by one with better lines; if it is a symptom, replace it in the evidence too."""
-        if cause.symptom is not None:
-            self.evidence = [cause if piece is self.cause else piece for piece in self.evidence]
-        self.cause = cause
 
     def facets(self, rule: Rule) -> frozenset[str]:
         """Return the facets in which something is wrong that counts for this rule.
@@ -101,12 +94,12 @@ class CaseFindings:
         """
         operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(
-            piece.symptom.facet
+            piece.facet
             for piece in self.evidence
-            if piece.symptom is not None
-            and piece.symptom.facet
-            and rule.counts(piece.symptom.facet, operations[-1].name)
-            and rule.counts_made_by(piece.symptom.made_by)
+            if isinstance(piece, Symptom)
+            and piece.facet
+            and rule.counts(piece.facet, operations[-1].name)
+            and rule.counts_made_by(piece.made_by)
         )
 
 
@@ -117,210 +110,280 @@ def case_findings(
     unwritten: Collection[str] = (),
     resumed: Collection[int] = (),
     optional: OptionalStages,
-) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
+) -> tuple[tuple[CaseFindings, ...], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's mistakes.
 
     Return them with the stage of each call; there are no stages if nothing is wrong. `unwritten` are the calls whose
     body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume). `optional` runs the parts
     that only explain.
     """
-    comparisons, named = observed.comparisons, observed.named
-    everywhere = shown_everywhere(comparisons)
-    cases = [
-        CaseFindings(
-            comparison,
-            evidence(observed, number),
-            plain=_is_plain(comparison.case.trace, lab),
-            resumed=number in resumed,
-            never_shown=never_shown(comparison, lab.rubric.rule(comparison.case.rule), everywhere),
-        )
-        for number, comparison in enumerate(comparisons)
-    ]
-    failing = [case for case in cases if case.evidence or case.never_shown]
-    calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
-    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab, unwritten) if failing else ()
+    comparisons = observed.comparisons
+    cases = _with_evidence(observed, lab, resumed)
+    if not any(case.evidence or case.never_shown for case in cases):
+        return tuple(cases), ()
+    first_wrong = [case.first_wrong for case in cases]
+    patterns = Patterns(tuple(calls_of(comparisons, first_wrong)), lab.situation_words)
+    by_call = stages(comparisons, first_wrong, lab, unwritten)
+    mistakes = MistakeTable(lab.mistakes, patterns)
+    origins = [observed.searched.get((number, case.first_wrong)) for number, case in enumerate(cases)]
+    cases = [_with_cause(case, mistakes, origin) for case, origin in zip(cases, origins, strict=True)]
+    cases = _prefer_simple(cases, mistakes)
+    cases = [_with_line(case, mistakes, origin) for case, origin in zip(cases, origins, strict=True)]
     not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
-    patterns = Patterns(tuple(calls), lab.situation_words)
-    mistakes = MistakeTable(lab.mistakes)
-    for number, case in enumerate(cases):
-        unseen = number in observed.unseen
-        case.leaks = unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in case.evidence)
-        case.memory_errors = unseen or any(is_memory_error(piece) for piece in case.evidence)
-        searched_line = named.get((number, case.first_wrong))
-        known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
-        case.cause, case.mistake = best_mistake(case.first(), case.comparison, mistakes, patterns, known=known)
-    _prefer_simple(cases, mistakes, patterns)
-    for case in cases:
-        case.take_rule()
-    for number, case in enumerate(cases):
-        searched_line = named.get((number, case.first_wrong))
-        _name_line(case, mistakes, patterns, searched_line)
-        case.group = _group(case, searched_line)
-        case.not_yet = _call(case) in not_yet
-    explain = partial(_explain, cases, named, patterns, lab)
-    optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
-    for case in failing:
-        case.findings = list(_findings(case, lab, mistakes, patterns))
-    return cases, by_call
+    explain = partial(_with_hints, cases, origins, patterns, lab, not_yet=not_yet)
+    cases = optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=cases)
+    return tuple(replace(case, findings=tuple(_findings(case, lab, mistakes))) for case in cases), by_call
 
 
-def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
-    """Add hints and the handout's sentences to the causes."""
-    for number, case in enumerate(cases):
-        if case.mistake is None or case.cause is None:
-            continue
-        searched_line = named.get((number, case.first_wrong))
-        if case.not_yet:
-            case.hint = _NOT_YET.format(call=_call(case))
-            continue
-        if case.cause.kind == REFUSED:
-            continue
-        case.hint = _joined(*_hints(case, case.mistake, searched_line, lab))
-        case.broken = sentence(case.mistake, case.cause, case.comparison, lab)
-    _add_patterns(cases, patterns)
-    _add_settings(cases, lab)
-
-
-def _hints(case: CaseFindings, mistake: Mistake, searched_line: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield the mistake's hint and what instruments add. If a line explains everything, a symptom needs no hint."""
-    assert case.cause is not None
-    explained = searched_line is not None and searched_line.explains_all
-    if searched_line is not None and searched_line.leads:
-        yield searched_line.sentence
-    if not explained or case.cause.difference is not None:
-        yield hint(mistake, case.cause, case.comparison, lab)
-    if not explained:
-        yield _beside(case)
-    if searched_line is not None and not searched_line.leads:
-        yield searched_line.sentence
-
-
-def _joined(*sentences: str) -> str:
-    """Join sentences; add a full stop to each but the last if it has no end."""
-    parts = [sentence for sentence in sentences if sentence]
-    return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in parts[:-1]), *parts[-1:]])
+def _with_evidence(observed: Observations, lab: Lab, resumed: Collection[int]) -> list[CaseFindings]:
+    everywhere = shown_everywhere(observed.comparisons)
+    cases = []
+    for number, comparison in enumerate(observed.comparisons):
+        pieces, unseen = evidence(observed, number), number in observed.unseen
+        cases.append(
+            CaseFindings(
+                comparison=comparison,
+                evidence=pieces,
+                first_wrong=min((piece.operation for piece in pieces), default=-1),
+                leaks=unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in pieces),
+                memory_errors=unseen or any(map(is_memory_error, pieces)),
+                resumed=number in resumed,
+                never_shown=never_shown(comparison, lab.rubric.rule(comparison.case.rule), everywhere),
+                plain=_is_plain(comparison.case.trace, lab),
+            )
+        )
+    return cases
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:
-    """Whether the trace has one target, no pokes and no odd set-up."""
+    """Whether the trace has one target, no pokes and no unusual set-up (`Lab.is_odd`)."""
     pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
     one_target = len({operation.target for operation in trace.operations}) <= 1
     return one_target and not pokes and not lab.is_odd(trace)
 
 
-def _prefer_simple(cases: Sequence[CaseFindings], mistakes: MistakeTable, patterns: Patterns) -> None:
+def _with_cause(case: CaseFindings, mistakes: MistakeTable, origin: Origin | None = None) -> CaseFindings:
+    """Return the case with its cause and the mistake that fits this cause."""
+    if not case.evidence:
+        return case
+    known = frozenset({STORED} if origin is not None and origin.stored else ())
+    cause, mistake = best_mistake(case.first(), case.comparison, mistakes, known=known)
+    return replace(case, cause=cause, mistake=mistake)
+
+
+def _prefer_simple(cases: Sequence[CaseFindings], mistakes: MistakeTable) -> list[CaseFindings]:
     """Drop mistakes about several engines if the same failure occurs with one engine: then no engines are mixed up."""
     plain = mistakes.of_one_target
-    simple = {
-        (case.mistake, _call(case)) for case in cases if case.mistake is not None and case.mistake in plain.mistakes
-    }
+    simple = {(case.mistake, case.call) for case in cases if case.mistake in plain.mistakes}
+    preferred = []
     for case in cases:
         if case.mistake is not None and SEVERAL_TARGETS in case.mistake.circumstances:
-            cause, mistake = best_mistake(case.first(), case.comparison, plain, patterns)
-            if (mistake, _call(case)) in simple:
-                case.cause, case.mistake = cause, mistake
+            other = _with_cause(case, plain)
+            preferred.append(other if (other.mistake, case.call) in simple else case)
+        else:
+            preferred.append(case)
+    return [_with_rule(case) for case in preferred]
 
 
-def _call(case: CaseFindings) -> str:
-    return operation_of(case.cause, case.comparison).name if case.cause is not None else ""
+def _with_rule(case: CaseFindings) -> CaseFindings:
+    """Give a failing random trace the rule that it breaks: it has no rule of its own, and must cost points."""
+    own = case.comparison.case
+    if own.rule or case.mistake is None:
+        return case
+    return replace(case, comparison=replace(case.comparison, case=replace(own, rule=case.mistake.rule)))
 
 
-def _group(case: CaseFindings, searched_line: Named | None) -> str:
-    """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
-    cause, mistake = case.cause, case.mistake
+def _with_line(case: CaseFindings, mistakes: MistakeTable, origin: Origin | None) -> CaseFindings:
+    """Return the case with the lines of its cause, and with its group, which depends on these lines."""
+    cause = case.cause
     if cause is None:
-        return ""
-    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
+        return case
+    lines = _lines_of_cause(case, cause, mistakes, origin)
+    better = replace(cause, lines=lines) if lines != cause.lines else cause
+    pieces = case.evidence
+    if isinstance(better, Symptom):  # it is reported with the better lines, too
+        pieces = tuple(better if piece is cause else piece for piece in pieces)
+    case = replace(case, cause=better, evidence=pieces)
+    return replace(case, group=_group(case, origin))
+
+
+def _lines_of_cause(
+    case: CaseFindings, cause: Evidence, mistakes: MistakeTable, origin: Origin | None
+) -> tuple[SourceLine, ...]:
+    """Return the lines of a cause.
+
+    A symptom has lines of its own. A difference without lines gets those of a store that breaks the rule in the same
+    operation; else those of an access that an instrument reports, because that access led to the wrong state; else
+    those that a search found (`origin`).
+    """
+    if origin is not None and origin.explains_all:
+        return origin.lines
+    if isinstance(cause, Symptom):
+        accesses = (other.lines for other in case.first() if _is_access(other)) if cause.at_origin else iter(())
+        return next(accesses, cause.lines)
+    if cause.lines:
+        return cause.lines
+    store = _difference_with_line(case)
+    if store is not None and case.mistake is not None:
+        mistake = mistake_alone(store, case.comparison, mistakes)
+        if mistake is not None and mistake.rule == case.mistake.rule:
+            return store.lines
     faulting = _faulting(case)
-    if searched_line is not None and searched_line.explains_all:
-        return f"{_MEMORY}{searched_line.lines[0]}"
-    if faulting is not None and not hangs:
-        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
-    if mistake is None or cause.difference is None:
-        return f"{cause.kind} {_call(case)}"
-    return f"{mistake.rule} {mistake.hint.replace('{call}', _call(case))}"
+    if faulting is not None and not faulting.at_origin:
+        return faulting.lines
+    return origin.lines if origin is not None else ()
 
 
-def _faulting(case: CaseFindings) -> Evidence | None:
-    """Return the symptom at the first bad operation that has a line; a leak only if it is the cause itself."""
-    assert case.cause is not None
-    if case.cause.difference is None:
-        return case.cause if case.cause.source else None
-    faults = [piece for piece in case.first() if piece.difference is None and piece.source and piece.explains_state]
+def _difference_with_line(case: CaseFindings) -> Difference | None:
+    """Return the first difference at the first bad operation for which an instrument found the line."""
+    return next((piece for piece in case.first() if isinstance(piece, Difference) and piece.lines), None)
+
+
+def _is_access(piece: Evidence) -> bool:
+    """Whether the evidence is a wrong access whose line an instrument reports."""
+    return isinstance(piece, Symptom) and piece.explains_state and not piece.at_origin and bool(piece.lines)
+
+
+def _faulting(case: CaseFindings) -> Symptom | None:
+    """Return the symptom with a line at the first bad operation; a leak only if the leak is the cause itself."""
+    if isinstance(case.cause, Symptom):
+        return case.cause if case.cause.lines else None
+    faults = (piece for piece in case.first() if isinstance(piece, Symptom) and piece.lines and piece.explains_state)
     return min(faults, key=lambda piece: piece.at_origin, default=None)
+
+
+def _group(case: CaseFindings, origin: Origin | None) -> str:
+    """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
+    cause, mistake, faulting = case.cause, case.mistake, _faulting(case)
+    assert cause is not None
+    assert mistake is not None
+    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
+    if origin is not None and origin.explains_all:
+        return f"{_MEMORY}{origin.lines[0]}"
+    if faulting is not None and not hangs:
+        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.lines[0]}"
+    if isinstance(cause, Symptom):
+        return f"{cause.matched_kind} {case.call}"
+    return f"{mistake.rule} {mistake.hint.replace('{call}', case.call)}"
+
+
+def _with_hints(
+    cases: Sequence[CaseFindings],
+    origins: Sequence[Origin | None],
+    patterns: Patterns,
+    lab: Lab,
+    *,
+    not_yet: Collection[str],
+) -> list[CaseFindings]:
+    """Return the cases, each with its hint and the sentence of the handout that it breaks."""
+    shared, settings = _patterns_of_groups(cases, patterns, not_yet), _settings_of_all(cases, lab)
+    explained = []
+    for number, (case, origin) in enumerate(zip(cases, origins, strict=True)):
+        text = _joined(*_hints(case, origin, lab, not_yet), shared.get(number, ""), *settings) if case.cause else ""
+        explained.append(replace(case, hint=text, broken=_broken(case, lab, not_yet)))
+    return explained
+
+
+def _hints(case: CaseFindings, origin: Origin | None, lab: Lab, not_yet: Collection[str]) -> Iterator[str]:
+    """Yield what the student should look at: the mistake's hint and what instruments add.
+
+    If a line explains everything, a symptom needs no hint.
+    """
+    cause, mistake = case.cause, case.mistake
+    if cause is None or mistake is None or cause.matched_kind == REFUSED:
+        return
+    if case.call in not_yet:
+        yield _NOT_YET.format(call=case.call)
+        return
+    explained = origin is not None and origin.explains_all
+    if origin is not None and origin.leads:
+        yield origin.sentence
+    if not explained or isinstance(cause, Difference):
+        yield hint(mistake, cause, case.comparison, lab)
+    if not explained:
+        yield _beside(case)
+    if origin is not None and not origin.leads:
+        yield origin.sentence
+
+
+def _broken(case: CaseFindings, lab: Lab, not_yet: Collection[str]) -> str:
+    """Return the handout's sentence that was broken; "" if there is none."""
+    cause, mistake = case.cause, case.mistake
+    if cause is None or mistake is None or cause.matched_kind == REFUSED or case.call in not_yet:
+        return ""
+    return sentence(mistake, cause, case.comparison, lab)
+
+
+def _joined(*sentences: str) -> str:
+    """Join sentences; add a full stop to each but the last if it does not end with a punctuation mark."""
+    parts = [sentence for sentence in sentences if sentence]
+    return " ".join([*(f"{each}{'' if each.endswith(('.', '?', ':')) else '.'}" for each in parts[:-1]), *parts[-1:]])
 
 
 def _beside(case: CaseFindings) -> str:
     """Return a sentence with an instrument's report on the operation that left a wrong state; "" if there is none."""
-    faulting = _faulting(case)
-    if faulting is None or faulting is case.cause or faulting.symptom is None:
+    cause, faulting = case.cause, _faulting(case)
+    if faulting is None or not isinstance(cause, Difference):
         return ""
-    message = faulting.symptom.message
-    place = "" if faulting.at_origin else f", at {faulting.source[0]}"
-    difference = case.cause.difference if case.cause is not None else None
-    lead = (
-        "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
-    )
-    return f"{lead}{place}: {message[0].lower()}{message[1:]}."
+    place = "" if faulting.at_origin else f", at {faulting.lines[0]}"
+    lead = "This leads to a memory error" if cause.facet == "reply" else "In the same call"
+    return f"{lead}{place}: {faulting.message[0].lower()}{faulting.message[1:]}."
 
 
-def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
-    """Append to each group's hint what its public cases have in common, unless a line is known, which says more."""
+def _patterns_of_groups(
+    cases: Sequence[CaseFindings], patterns: Patterns, not_yet: Collection[str]
+) -> Mapping[int, str]:
+    """Map cases to what the public cases of their group have in common. A group with a known line needs no hint."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, case in enumerate(cases):
-        if case.group and case.mistake is not None and not case.group.startswith((_MEMORY, _LEAK)):
-            groups.setdefault((case.group, _call(case)), []).append(number)
+        if case.group and case.call not in not_yet and not case.group.startswith((_MEMORY, _LEAK)):
+            groups.setdefault((case.group, case.call), []).append(number)
+    sentences: dict[int, str] = {}
     for (_, name), numbers in groups.items():
         shown = cases[numbers[0]]
-        if shown.not_yet:
-            continue
         assert shown.mistake is not None
         assert shown.cause is not None
         known = frozenset(word for word in shown.mistake.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
-        if known != shown.mistake.circumstances:  # the mistake says the same already
-            continue
-        expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
-        pattern = patterns.sentence(numbers, name, known, expected)
-        for number in numbers:
-            cases[number].hint = _joined(cases[number].hint, pattern)
+        if known == shown.mistake.circumstances:  # otherwise the mistake says the same already
+            expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
+            sentences |= dict.fromkeys(numbers, patterns.sentence(numbers, name, known, expected))
+    return sentences
 
 
-def _add_settings(cases: Sequence[CaseFindings], lab: Lab) -> None:
-    """Append to the hints a setting that all failing cases have and some other cases do not have."""
-    failing = [case for case in cases if case.cause is not None]
+def _settings_of_all(cases: Sequence[CaseFindings], lab: Lab) -> list[str]:
+    """Return a sentence for each setting that all failing cases have and some other cases do not have."""
+    sentences = []
     for name, words in lab.setting_words.items():
         others = [case for case in cases if not case.comparison.case.trace.settings.get(name)]
         if others and all(case.cause is None for case in others):
-            for case in failing:
-                case.hint = _joined(case.hint, f"It goes wrong only in cases where {words}.")
+            sentences.append(f"It goes wrong only in cases where {words}.")
+    return sentences
 
 
-def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
+def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable) -> Iterator[Finding]:
     """Yield the findings for the record: why the case fails, then all other symptoms, each with its rule."""
     cause, comparison = case.cause, case.comparison
-    rule = case.mistake.rule if case.mistake is not None else comparison.case.rule
-    if cause is not None and cause.difference is not None:
-        difference = cause.difference
+    if isinstance(cause, Difference):
         yield Finding(
-            rule=rule,
-            verdict=Verdict.WRONG_ANSWER,
-            kind=difference.facet,
+            rule=case.rule,
+            verdict=cause.verdict,
+            kind=cause.facet,
             case=comparison.case.name,
             operation=cause.operation + 1,
-            field=difference.field,
-            expected=difference.expected,
-            actual=difference.actual,
-            message=difference.seen,
+            field=cause.field,
+            expected=cause.expected,
+            actual=cause.actual,
+            message=cause.seen,
             hint=case.hint,
-            source=cause.source,
+            source=cause.lines,
         )
-        yield from _breach(case, mistakes, patterns)
-    elif cause is not None and cause.symptom is not None:
-        yield replace(finding_of(cause.symptom, comparison, rule), hint=case.hint)
+        yield from _breach(case, cause, mistakes)
+    elif cause is not None:
+        yield replace(finding_of(cause, comparison, case.rule), hint=case.hint)
     for piece in case.evidence:
-        if piece.symptom is not None and piece is not cause:
+        if isinstance(piece, Symptom) and piece is not cause:
             judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
-            yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
+            yield finding_of(piece, comparison, lab.rubric.judged(judged, case.rule))
     if case.never_shown:
         yield Finding(
             rule=comparison.case.rule,
@@ -331,72 +394,31 @@ def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable, patterns: Pa
         )
 
 
-def _name_line(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns, searched_line: Named | None) -> None:
-    """Give the cause its line: the line of a store that breaks the same rule in the same operation.
-
-    If there is none, it is the line of an access that an instrument reports, because that access led to the wrong
-    state, or else the line that a search found (`searched_line`).
-    """
-    cause, named = case.cause, _named(case)
-    if cause is not None and cause.symptom is not None and cause.at_origin:
-        access = next((other for other in case.first() if _is_access(other)), cause)
-        case.refine(replace(cause, symptom=replace(cause.symptom, lines=access.source)))
-    if cause is not None and searched_line is not None and searched_line.explains_all:
-        symptom = replace(cause.symptom, lines=searched_line.lines) if cause.symptom is not None else None
-        case.refine(replace(cause, searched=searched_line.lines, symptom=symptom))
-    if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
+def _breach(case: CaseFindings, cause: Difference, mistakes: MistakeTable) -> Iterator[Finding]:
+    """Yield a finding, with the broken rule, for a difference that is not the cause if the line is known."""
+    store = _difference_with_line(case)
+    if store is None or store.tool is None or cause.lines[:1] == store.lines[:1]:
         return
-    mistake = mistake_alone(named, case.comparison, mistakes, patterns) if named is not None else None
-    faulting = _faulting(case)
-    if named is not None and mistake is not None and case.mistake is not None and mistake.rule == case.mistake.rule:
-        case.cause = replace(cause, searched=named.culprits)
-    elif faulting is not None and not faulting.at_origin:
-        case.cause = replace(cause, searched=faulting.source)
-    elif searched_line is not None:
-        case.cause = replace(cause, searched=searched_line.lines)
-
-
-def _is_access(piece: Evidence) -> bool:
-    """Whether an instrument names the line of a wrong access."""
-    return piece.explains_state and not piece.at_origin and bool(piece.source)
-
-
-def _named(case: CaseFindings) -> Evidence | None:
-    """Return the first difference of the first bad operation whose line is known."""
-    return next((piece for piece in case.first() if piece.culprits), None)
-
-
-def _breach(case: CaseFindings, mistakes: MistakeTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield a finding for a difference that is not the cause and has a known line, with the rule that it breaks."""
-    named = _named(case)
-    if named is None or named.culprit is None or named.culprit.tool is None:
-        return
-    if case.cause is None or case.cause.culprits[:1] == named.culprits[:1]:
-        return
-    mistake = mistake_alone(named, case.comparison, mistakes, patterns)
+    mistake = mistake_alone(store, case.comparison, mistakes)
     symptom = Symptom(
-        operation=named.operation,
-        verdict=Verdict.WRONG_ANSWER,
+        operation=store.operation,
+        verdict=store.verdict,
         kind=BREACH,
-        message=f"here {_call(case)} writes something wrong",
-        lines=named.culprits,
-        tool=named.culprit.tool,
+        message=f"here {case.call} writes something wrong",
+        lines=store.lines,
+        tool=store.tool,
     )
     yield finding_of(symptom, case.comparison, mistake.rule if mistake is not None else case.comparison.case.rule)
 
 
 def unplaced(cases: Sequence[CaseFindings], order: Sequence[int]) -> list[Unplaced]:
-    """Return the operations in which cases first went wrong and whose lines are still unknown, in this order."""
+    """Return the causes to search lines for, in the order `order`: differences without lines, and all symptoms.
+
+    A symptom's own line says where the symptom was seen; a search may find the line that caused it.
+    """
+    causes = ((number, cases[number].cause) for number in order)
     return [
-        Unplaced(
-            case=number,
-            operation=case.cause.operation,
-            comparison=case.comparison,
-            kind=case.cause.kind,
-            difference=case.cause.difference,
-            judgement=case.cause.judgement,
-        )
-        for number in order
-        for case in [cases[number]]
-        if case.cause is not None and not case.cause.culprits
+        (number, cause)
+        for number, cause in causes
+        if cause is not None and (isinstance(cause, Symptom) or not cause.lines)
     ]

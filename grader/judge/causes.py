@@ -1,68 +1,52 @@
-"""Decide why a submission fails: its causes, the case that shows each, and the most likely one among them."""
+"""Decide why a submission fails: its causes, the case that shows each cause, and the most likely cause."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from grader.assignment.lab import Lab
+from grader.core.judgement import Difference
 from grader.core.verdict import CallStage, Cause, RuleScore, Stage, Verdict, Visibility
 from grader.judge.case_findings import CaseFindings
 from grader.judge.mistakes import operation_of
 from grader.judge.score import HAS_FINDING, passes
-from grader.runtime.comparison import End
+from grader.runtime.protocol import End
 
 _TELLING_VOTE = 2
 """The vote of a difference with a note: a note on what was confused is better evidence than the wrong value alone."""
 
 _CLEANUP_VOTE = 0.05
-"""The vote of a failure in the clean-up: every case ends with one, so each would show it. Earlier failures say more."""
+"""The vote of a failure in the clean-up: every case ends with a clean-up and shows it. Earlier failures say more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosed:
-    """Why a submission fails, and its verdict."""
+def diagnose(cases: Sequence[CaseFindings], by_call: Sequence[CallStage], lab: Lab) -> tuple[Cause, ...]:
+    """Return the causes of the failing cases, the most likely one first (`_most_likely`).
 
-    causes: tuple[Cause, ...]
-    """The most likely one first. Their costs are unknown until the points are counted."""
-    verdict: Verdict
-    stages: tuple[CallStage, ...] = ()
-    """The stage of each call, when something went wrong."""
-    order: tuple[int, ...] = ()
-    """The numbers of the failing cases, in the order in which their lines are searched for: the first public case of
-    each cause, then the second of each, and so on; then the hidden cases."""
-
-    @property
-    def first_cause(self) -> Cause | None:
-        """The most likely cause; None if nothing fails."""
-        return self.causes[0] if self.causes else None
-
-
-def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
-    """Group the failing cases by cause, and put the most likely cause first (`_most_likely`).
-
-    The first case of each cause is the one to show (`_display_order`): a public one if one failed.
+    The first case of each cause is the one to show (`_display_order`): a public one if one failed. What a cause costs
+    is unknown until the points are counted.
     """
     groups: dict[str, list[CaseFindings]] = {}
     for case in cases:
         if case.cause is not None or not passes(case, lab.rubric.rule(case.comparison.case.rule)):
             groups.setdefault(case.group or case.comparison.case.name, []).append(case)
-    explained = [case for case in cases if case.mistake is not None and case.cause is not None]
-    if not explained:
-        causes = tuple(_cause(members) for members in groups.values())
-        return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)  # the score says so where points were lost
-    first = _most_likely(explained, by_call, lab)
+    explained = [case for case in cases if case.cause is not None]
+    first = _most_likely(explained, by_call, lab) if explained else None
     for members in groups.values():
-        members.sort(key=lambda case: (case is not first, *_display_order(case, _rule(case), lab)))
-    in_order = sorted(groups.values(), key=lambda members: members[0] is not first)
-    assert first.cause is not None
-    causes = tuple(_cause(members) for members in in_order)
-    numbers = {id(case): number for number, case in enumerate(cases)}
-    ranked = ((rank, place, case) for place, members in enumerate(in_order) for rank, case in enumerate(members))
-    in_turn = sorted(ranked, key=lambda entry: (_is_hidden(entry[2]), *entry[:2]))
-    order = tuple(numbers[id(case)] for _, _, case in in_turn)
-    return Diagnosed(causes=causes, verdict=first.cause.verdict, stages=by_call, order=order)
+        members.sort(key=lambda case: (case is not first, *_display_order(case, case.rule, lab)))
+    return tuple(map(_cause, sorted(groups.values(), key=lambda members: members[0] is not first)))
+
+
+def search_order(causes: Sequence[Cause], cases: Sequence[CaseFindings]) -> list[int]:
+    """Return the numbers of the failing cases in the order in which their lines are searched for.
+
+    The first public case of each cause comes first, then the second of each, and so on; then the hidden cases.
+    """
+    numbers = {case.comparison.case.name: number for number, case in enumerate(cases)}
+    ranked = [(rank, numbers[name]) for cause in causes for rank, name in enumerate(cause.cases)]
+    in_turn = sorted(ranked, key=lambda entry: (_is_hidden(cases[entry[1]]), entry[0]))
+    return [number for _, number in in_turn]
 
 
 def _cause(members: Sequence[CaseFindings]) -> Cause:
@@ -72,14 +56,14 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
     if cause is None:
         return Cause(rule=case.rule, verdict=Verdict.WRONG_ANSWER, sentence=case.title, cases=cases)
     return Cause(
-        rule=_rule(shown),
+        rule=shown.rule,
         verdict=cause.verdict,
-        sentence=cause.sentence,
+        sentence=cause.seen,
         clause=shown.broken,
         hint=shown.hint,
-        lines=cause.source,
+        lines=cause.lines,
         cases=cases,
-        call=operation_of(cause, shown.comparison).name,
+        call=shown.call,
         operation=cause.operation + 1,
     )
 
@@ -87,7 +71,7 @@ def _cause(members: Sequence[CaseFindings]) -> Cause:
 def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequence[RuleScore]) -> Iterator[Cause]:
     """Yield the causes, each with a rule that lost points.
 
-    A mistake names the broken rule, but possibly only cases of other rules caught it. Then a wrong answer gets the rule
+    A mistake names the broken rule, but possibly only cases of other rules failed. Then a wrong answer gets the rule
     that most of its cases belong to, and a leak or a memory error the rule about such findings.
     """
     spared = {score.rule for score in scores if score.points == score.max_points > 0}
@@ -106,14 +90,10 @@ def charged(causes: Sequence[Cause], cases: Sequence[CaseFindings], scores: Sequ
         yield replace(cause, rule=others[0]) if cause.rule in spared and others else cause
 
 
-def _rule(case: CaseFindings) -> str:
-    return case.mistake.rule if case.mistake is not None else case.comparison.case.rule
-
-
 def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], lab: Lab) -> CaseFindings:
-    """Return the case that shows the rule which explains most of the failing cases.
+    """Find the rule that most failing cases break (`_vote`), and return the case to show for this rule.
 
-    For an unfinished file only the first call that is in work counts.
+    For an unfinished file only the failures of one call count (`_of_the_next_call`).
     """
     failing = [
         case for case in explained if case.comparison.end is not End.NO_TIME
@@ -132,16 +112,16 @@ def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], la
 
 
 def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage]) -> list[CaseFindings]:
-    """Limit an unfinished file to the failures of one call: the first one in work, else the first one not yet written.
+    """Return the failures of one call of an unfinished file: the first call in work, else the first one not written.
 
-    Without a call that is not written yet, all failures are returned.
+    If every call is written, return all failures.
     """
     if all(call.stage is not Stage.NOT_YET for call in by_call):
         return failing
     failures: dict[str, list[CaseFindings]] = {}
     for case in failing:
-        if case.cause is not None and not _is_hidden(case):
-            failures.setdefault(operation_of(case.cause, case.comparison).name, []).append(case)
+        if not _is_hidden(case):
+            failures.setdefault(case.call, []).append(case)
     in_turn = sorted(by_call, key=lambda call: call.stage is Stage.NOT_YET)
     return next((failures[call.call] for call in in_turn if call.call in failures), failing)
 
@@ -154,21 +134,19 @@ def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """
     counted: dict[str, Counter[str]] = {}
     for case in failing:
-        assert case.mistake is not None
-        counted.setdefault(case.group, Counter())[case.mistake.rule] += 1
+        counted.setdefault(case.group, Counter())[case.rule] += 1
     return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
 
 
 def _rule_of(case: CaseFindings, rules: Mapping[str, str]) -> str:
-    assert case.mistake is not None
     leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
-    return case.mistake.rule if leaks else rules[case.group]
+    return case.rule if leaks else rules[case.group]
 
 
 def _vote(case: CaseFindings) -> float:
     if _shows_anyway(case):
         return _CLEANUP_VOTE
-    return _TELLING_VOTE if case.cause is not None and case.cause.difference and case.cause.difference.note else 1
+    return _TELLING_VOTE if isinstance(case.cause, Difference) and case.cause.note else 1
 
 
 def _largest_group(cases: Sequence[CaseFindings]) -> list[CaseFindings]:
@@ -184,7 +162,7 @@ def _is_hidden(case: CaseFindings) -> bool:
 
 
 def _shows_anyway(case: CaseFindings) -> bool:
-    """Whether nearly every case would show the failure: it is in the clean-up, or memory was lost before that."""
+    """Whether nearly every case would show the failure: a failing clean-up, or a leak in a case with a clean-up."""
     last = len(case.comparison.case.trace.operations) - 1
     leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
     return _only_in_cleanup(case) or (leaks and case.comparison.is_cleanup(last))
@@ -211,7 +189,7 @@ def _most_common_verdict(cases: list[CaseFindings]) -> list[CaseFindings]:
 def _display_order(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
     """Return the sort key by which the case to show is chosen.
 
-    Preferred are cases that are public, fail in a call of their own, are plain, are about this rule and this call (by
+    Preferred are cases that are public, fail in a call of the case file, are plain, are about this rule and call (by
     the name of their folder), are short, and have little state. Failures of a call that closes everything come late,
     because such a call often repeats the work of other calls and shows their failures again.
     """

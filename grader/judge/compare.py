@@ -2,6 +2,9 @@
 
 Equal bytes are equal states, so a correct program costs one comparison of bytes per operation. If the bytes differ, the
 model is set to the program's own state and judges the next operation from there.
+
+`evidence` returns what shows faults of the program in one case: differences, a bad end, and what the runtime saw.
+case_findings.py finds the rule that each piece of evidence breaks.
 """
 
 from __future__ import annotations
@@ -9,28 +12,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.core.judgement import Judgement
+from grader.core.judgement import Difference, Evidence, Judgement, Symptom
 from grader.core.model import CannotFollow, Model, ModelFactory
-from grader.runtime.comparison import Comparison, Deviation, End, Shown
-from grader.runtime.observation import NO_TIME, Played, PlayedStep
+from grader.core.verdict import Finding, Verdict
+from grader.runtime.protocol import (
+    COUNTED,
+    NO_TIME,
+    Comparison,
+    End,
+    Ending,
+    Observations,
+    Origin,
+    Played,
+    PlayedStep,
+    Shown,
+)
 from reference.operation import Reply
 from reference.oracle import CannotGoOn, CannotPoke
 
 _TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
 """The limit of a record's size: a multiple of the reference's largest record, plus bytes for each operation."""
 
+INVARIANT = "invariant"
+"""Kind of a finding: the state breaks an invariant."""
+
+_UNKNOWN = Origin()
+
 
 def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
     """Judge one case as the module describes. A wrong program raises no exception.
 
-    `late` returns whether no time is left to judge a program that differs from the reference.
+    `late` returns whether the time is over; then a program that differs from the reference is not judged further.
     """
     operations, steps = played.case.trace.operations, played.steps
     right = played.case.expected
     follows = _followed_by(right.records, steps)  # nearly every operation of nearly every program
     most_bytes = _most_bytes(right.records)
     actual = list(right.replies[:follows])
-    deviations = list(_faults_alone(right.replies, steps[:follows]))
+    wrong = dict(_faults_alone(right.replies, steps[:follows]))
     own: Model | None = None
     unreadable = ""
     unjudged = unknown = False
@@ -59,7 +78,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         if judgement.worked:
             shown.update((operations[number].name, facet) for facet in judgement.due)
         if judgement.differences:
-            deviations.append(Deviation(number, judgement))
+            wrong[number] = judgement
         pretends = judgement.expected.refused and judgement.unchanged
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.refused):
             refused = number
@@ -69,8 +88,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         played=played,
         expected=right.replies,
         actual=tuple(actual),
-        deviations=tuple(deviations),
-        end=end or _end(played, deviations),
+        wrong=wrong,
+        end=end or _end(played, any_wrong=bool(wrong)),
         ended_at=len(actual),
         refused=refused,
         follows=follows,
@@ -93,11 +112,11 @@ def _most_bytes(records: Sequence[bytes]) -> int:
     return _TIMES_LARGER * max(map(len, records), default=0) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
-def _faults_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
-    """Yield deviations for operations that left the right state but did something else wrong."""
+def _faults_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[tuple[int, Judgement]]:
+    """Yield the operations with the right reply and state and some other fault, each with its judgement."""
     for number, step in enumerate(steps):
         if faults := step.faults(refused=replies[number].refused):
-            yield Deviation(number, Judgement(expected=replies[number], actual=replies[number], differences=faults))
+            yield number, Judgement(expected=replies[number], actual=replies[number], differences=faults)
 
 
 def _with_faults(judgement: Judgement, step: PlayedStep) -> Judgement:
@@ -106,10 +125,78 @@ def _with_faults(judgement: Judgement, step: PlayedStep) -> Judgement:
     return replace(judgement, differences=(*judgement.differences, *faults)) if faults else judgement
 
 
-def _end(played: Played, deviations: Sequence[Deviation]) -> End:
+def _end(played: Played, *, any_wrong: bool) -> End:
     if played.complete:  # what happens after the last call is no operation
         return End.REACHED
-    if played.misfit and deviations:  # a poke fits a right state; without a deviation, the report of a misfit is false
+    if played.misfit and any_wrong:  # a poke fits a right state, so without a wrong operation the report is false
         return End.MISFIT
     ending = played.ending
     return End.NO_TIME if ending is not None and ending.kind == NO_TIME else End.ENDED
+
+
+def evidence(observed: Observations, number: int) -> tuple[Evidence, ...]:
+    """Return all evidence of the case with this number: each difference and symptom, with its operation."""
+    comparison = observed.comparisons[number]
+    symptoms = (*_invariants(comparison), *_endings(comparison), *observed.symptoms.get(number, ()))
+    return (*_differences(observed, number), *symptoms)
+
+
+def finding_of(symptom: Symptom, comparison: Comparison, rule: str) -> Finding:
+    """Return the finding that reports a symptom of a case."""
+    return Finding(
+        rule=rule,
+        verdict=symptom.verdict,
+        tool=symptom.tool,
+        kind=symptom.kind,
+        case=comparison.case.name,
+        operation=symptom.operation + 1,
+        message=symptom.seen,
+        source=symptom.lines,
+    )
+
+
+def _differences(observed: Observations, number: int) -> Iterator[Difference]:
+    for operation, judgement in observed.comparisons[number].wrong.items():
+        by_tag = observed.origins.get((number, operation), {})
+        for difference in judgement.differences:
+            if COUNTED not in difference.tags:
+                origin = next((origin for tag, origin in by_tag.items() if tag in difference.tags), _UNKNOWN)
+                yield replace(difference, operation=operation, lines=origin.lines, tool=origin.tool)
+
+
+def _invariants(comparison: Comparison) -> Iterator[Symptom]:
+    """Yield a symptom for each broken invariant, at the operation that broke it."""
+    for operation, judgement in comparison.wrong.items():
+        for sentence in judgement.broken:
+            yield Symptom(operation=operation, verdict=Verdict.WRONG_ANSWER, kind=INVARIANT, message=sentence)
+
+
+def _endings(comparison: Comparison) -> Iterator[Symptom]:
+    """Yield a symptom if the case did not reach its end, or its state could no longer be judged."""
+    at, operations = comparison.ended_at, comparison.case.trace.operations
+    if comparison.end in (End.REACHED, End.MISFIT, End.UNKNOWN) or at >= len(operations):
+        return
+    call, later = operations[at].name, comparison.played.ending
+    if comparison.end is End.UNREADABLE:
+        sentence = (
+            f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged"
+        )
+        ending = _by_the_judge(comparison.end, Verdict.WRONG_ANSWER, f"{sentence}: {comparison.unreadable}")
+    elif comparison.unjudged:
+        sentence = "not compared: what the calls before it did and left behind used up the time for all cases"
+        ending = _by_the_judge(comparison.end, Verdict.TIME_LIMIT_EXCEEDED, sentence)
+    else:
+        sentence = f"the program ended inside {call} without reporting why"
+        ending = later or _by_the_judge(comparison.end, Verdict.RUN_TIME_ERROR, sentence)
+    yield Symptom(
+        operation=at,
+        verdict=ending.verdict,
+        kind=ending.kind,
+        message=ending.sentence,
+        lines=ending.lines or (later.lines if later is not None else ()),
+        detail=ending.detail,
+    )
+
+
+def _by_the_judge(end: End, verdict: Verdict, sentence: str) -> Ending:
+    return Ending(kind=end.value, verdict=verdict, sentence=sentence)

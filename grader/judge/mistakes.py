@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Lab, Mistake
-from grader.core.judgement import NEVER_SET, UNREAD, Difference
+from grader.core.judgement import NEVER_SET, UNREAD, Difference, Evidence, Judgement, Symptom
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
-from grader.judge.evidence import Evidence
-from grader.runtime.comparison import Comparison
+from grader.runtime.protocol import Comparison
 from reference.operation import Operation
 
 _REPLY, _STATE, _MEMORY = range(3)
@@ -29,10 +28,14 @@ def operation_of(evidence: Evidence, comparison: Comparison) -> Operation:
 
 
 class MistakeTable:
-    """A lab's known mistakes in their order, looked up by the call, facet and kind of a piece of evidence."""
+    """A lab's known mistakes in their order, looked up by the call, facet and kind of a piece of evidence.
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+    Some mistakes depend on `patterns`, what the wrong calls of the submission have in common.
+    """
+
+    def __init__(self, mistakes: Sequence[Mistake], patterns: Patterns) -> None:
         self.mistakes = mistakes
+        self.patterns = patterns
         self._looked_up: dict[tuple[str, str, str], tuple[tuple[int, Mistake], ...]] = {}
 
     def possible(self, call: str, facet: str, kind: str) -> tuple[tuple[int, Mistake], ...]:
@@ -60,31 +63,31 @@ class MistakeTable:
 
     @cached_property
     def of_one_target(self) -> MistakeTable:
-        """The table without the mistakes about several targets."""
-        return MistakeTable([mistake for mistake in self.mistakes if SEVERAL_TARGETS not in mistake.circumstances])
+        """The table without the mistakes about several targets (engines, or other objects that operations act on)."""
+        mistakes = [mistake for mistake in self.mistakes if SEVERAL_TARGETS not in mistake.circumstances]
+        return MistakeTable(mistakes, self.patterns)
 
 
 def best_mistake(
     first: Sequence[Evidence],
     comparison: Comparison,
     table: MistakeTable,
-    patterns: Patterns,
     *,
     known: frozenset[str] = frozenset(),
 ) -> tuple[Evidence | None, Mistake | None]:
-    """Return the cause among the evidence of the first bad operation, and the first mistake of the table that fits it.
+    """Return the cause among the evidence `first` (of the first bad operation), and the mistake of the table that fits.
 
     `known` are circumstances of the program, in addition to those of the case. A wrong reply comes before a wrong
-    state, and a wrong state before symptoms. If no mistake fits, the rule follows from the sentence of the handout by
-    which the reference decided: it is the rule whose mistakes quote the sentence most often, or the case's own rule if
-    its mistakes quote the sentence too, or if no mistake does.
+    state, and a wrong state before symptoms. If no mistake fits, the sentence of the handout by which the reference
+    decided gives the rule: the case's own rule if mistakes of this rule quote the sentence, or if no mistake does;
+    otherwise the rule whose mistakes quote the sentence most often.
     """
     if not first:
         return None, None
     for rank in (_REPLY, _STATE, _MEMORY):
         cause, mistake = _first_fitting(
             [
-                _SeenValues(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
+                _SeenValues(evidence=evidence, comparison=comparison, patterns=table.patterns, known=known)
                 for evidence in first
                 if _rank(evidence) == rank
             ],
@@ -99,36 +102,35 @@ def best_mistake(
 
 
 def _hint_without_mistake(cause: Evidence) -> str:
-    if cause.difference is None:
+    if isinstance(cause, Symptom):
         return "{message}"
-    by_name = UNREAD in cause.difference.tags and "Error" in cause.difference.actual
+    by_name = UNREAD in cause.tags and "Error" in cause.actual
     return "{wanted}" + _READ_BY_NAME * by_name
 
 
-def mistake_alone(
-    evidence: Evidence, comparison: Comparison, table: MistakeTable, patterns: Patterns
-) -> Mistake | None:
-    """Return the mistake for one piece of evidence alone; mistakes about several targets explain no line."""
-    seen = _SeenValues(evidence=evidence, comparison=comparison, patterns=patterns)
+def mistake_alone(evidence: Evidence, comparison: Comparison, table: MistakeTable) -> Mistake | None:
+    """Return the mistake that fits this piece of evidence alone, except mistakes that need several objects (`@2`)."""
+    seen = _SeenValues(evidence=evidence, comparison=comparison, patterns=table.patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 
 
 def hint(mistake: Mistake, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
     """Return the mistake's hint, filled in for this evidence."""
     index = _index(cause, comparison)
-    expected, difference = comparison.expected[index], cause.difference
+    expected = comparison.expected[index]
+    difference = cause if isinstance(cause, Difference) else None
     text = mistake.hint.format(
         call=operation_of(cause, comparison).name,
         field=difference.in_words if difference else "",
         expected=difference.expected if difference else "",
         actual=_actual(difference) if difference else "",
-        line=str(cause.source[0]) if cause.source else lab.source_name,
+        line=str(cause.lines[0]) if cause.lines else lab.source_name,
         clause=lab.grammar.clauses.get(expected.clause, ""),
         note=difference.note if difference else "",
         reply=expected.text,
         wanted=difference.wanted if difference else "",
         refusal=" or ".join(lab.grammar.operations[operation_of(cause, comparison).name].refusals),
-        message=_message(cause),
+        message=cause.message if isinstance(cause, Symptom) else "",
     )
     return " ".join(text.split())
 
@@ -137,16 +139,12 @@ def _actual(difference: Difference) -> str:
     return "not set" if NEVER_SET in difference.tags else difference.actual
 
 
-def _message(cause: Evidence) -> str:
-    return cause.symptom.message if cause.symptom is not None else ""
-
-
 def sentence(mistake: Mistake, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
     """Return the handout's sentence that was broken, with its place: "Task 2: the call returns 0"."""
     clause = mistake.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")
-    if not clause and not (cause.difference is not None and UNREAD in cause.difference.tags):
+    if not clause and not (isinstance(cause, Difference) and UNREAD in cause.tags):
         clause = comparison.expected[_index(cause, comparison)].clause
     text = lab.grammar.clauses.get(clause, "")
     return f"{clause.partition('/')[0]}: {text}" if text else ""
@@ -158,9 +156,9 @@ def is_memory_error(evidence: Evidence) -> bool:
 
 
 def _rank(evidence: Evidence) -> int:
-    if evidence.difference is None:
+    if isinstance(evidence, Symptom):
         return _MEMORY
-    return _REPLY if evidence.difference.facet == "reply" else _STATE
+    return _REPLY if evidence.facet == "reply" else _STATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,28 +175,34 @@ class _SeenValues:
         return operation_of(self.evidence, self.comparison).name
 
     @property
-    def facet(self) -> str:
-        """The facet of the difference; "" for a symptom."""
-        return self.evidence.difference.facet if self.evidence.difference is not None else ""
+    def difference(self) -> Difference | None:
+        """The evidence, if it is a difference."""
+        return self.evidence if isinstance(self.evidence, Difference) else None
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """The judgement that a difference comes from; None for a symptom."""
+        return self.comparison.wrong[self.difference.operation] if self.difference is not None else None
 
     @cached_property
     def circumstances(self) -> frozenset[str]:
-        evidence, comparison = self.evidence, self.comparison
-        index = _index(evidence, comparison)
-        reply = evidence.judgement.expected if evidence.judgement else comparison.expected[index]
+        comparison, judgement = self.comparison, self.judgement
+        index = _index(self.evidence, comparison)
+        reply = judgement.expected if judgement is not None else comparison.expected[index]
         targets = {operation.target for operation in comparison.case.trace.operations} - {None}
         several = len(targets) > 1 or _made_anew(comparison, index)
-        only = self.patterns.only(self.call, reply) if evidence.difference is not None else frozenset()
+        only = self.patterns.only(self.call, reply) if judgement is not None else frozenset()
         never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
         decided = {reply.clause, reply.text} if reply.refused else {reply.clause}
         return reply.circumstances | decided | only | never | ({SEVERAL_TARGETS} if several else set()) | self.known
 
 
 def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tuple[Evidence | None, Mistake | None]:
-    """Return the first mistake of the table that fits any of the evidence, after the first evidence that it fits."""
+    """Return (evidence, mistake): the first mistake that fits any of the evidence, and the first evidence it fits."""
     best, cause, fitting = len(table.mistakes), None, None
     for seen in all_seen:
-        for place, mistake in table.possible(seen.call, seen.facet, seen.evidence.kind):
+        facet = seen.difference.facet if seen.difference is not None else ""
+        for place, mistake in table.possible(seen.call, facet, seen.evidence.matched_kind):
             if place >= best:
                 break
             if _fits(mistake, seen):
@@ -208,7 +212,7 @@ def _first_fitting(all_seen: Sequence[_SeenValues], table: MistakeTable) -> tupl
 
 def _fits(mistake: Mistake, seen: _SeenValues) -> bool:
     """Whether the conditions hold that `MistakeTable.possible` does not test."""
-    evidence, difference = seen.evidence, seen.evidence.difference
+    difference = seen.difference
     tags = difference.tags if difference is not None else frozenset()
     return (
         (difference is not None or not _OF_DIFFERENCES.search(mistake.hint))
@@ -217,7 +221,7 @@ def _fits(mistake: Mistake, seen: _SeenValues) -> bool:
         and (UNREAD in mistake.tags or UNREAD not in tags)  # an unreadable value says nothing about the program
         and mistake.never <= seen.patterns.never
         and (not mistake.circumstances or mistake.circumstances <= seen.circumstances)
-        and (mistake.where is None or (evidence.judgement is not None and mistake.where(evidence.judgement)))
+        and (mistake.where is None or (seen.judgement is not None and mistake.where(seen.judgement)))
     )
 
 
@@ -226,11 +230,11 @@ def _index(evidence: Evidence, comparison: Comparison) -> int:
 
 
 def _made_anew(comparison: Comparison, index: int) -> bool:
-    """Whether the target's number had an earlier engine (or other target): the first call to a number makes one."""
+    """Whether the target of operation `index`, such as an engine, has the number of an earlier target."""
     operations = comparison.case.trace.operations[: index + 1]
     accepted = [
         operation.name
         for operation, reply in zip(operations, comparison.expected, strict=False)
         if operation.target == operations[-1].target and not reply.refused
     ]
-    return accepted.count(accepted[0]) > 1 if accepted else False
+    return accepted.count(accepted[0]) > 1 if accepted else False  # the first accepted call makes the target

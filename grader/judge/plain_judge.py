@@ -16,10 +16,23 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from grader.core.case import Case, Signature
+from grader.core.case import NOT_WRITTEN, Case, Signature
 from grader.core.judgement import SENTENCE, UNREAD, Difference, Judgement
-from grader.core.model import MemorySpan, Model, ModelFactory, play
-from grader.core.plain import ABSENT, EACH, UNREADABLE, Codec, at, child, entries, is_unreadable, without
+from grader.core.model import (
+    ABSENT,
+    EACH,
+    UNREADABLE,
+    Codec,
+    MemorySpan,
+    Model,
+    ModelFactory,
+    at,
+    child,
+    entries,
+    is_unreadable,
+    play,
+    without,
+)
 from grader.core.rubric import Facet
 from grader.judge.work import work
 from reference.operation import Operation, Reply, Trace
@@ -61,10 +74,14 @@ def record_of(reply: Reply, state: dict[str, Plain], codec: Codec = JSON) -> byt
 
 
 def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:
-    """Return the reply in a decoded record of a call that refuses in these ways."""
+    """Return the reply in a decoded record; `refusals` are the replies with which this call may refuse.
+
+    A call that is not written yet did not refuse: it did nothing.
+    """
     reply = record["reply"]
     if "raised" in reply:
-        return Reply(text=str(reply["raised"]), refused=True)
+        raised = str(reply["raised"])
+        return Reply(text=raised, refused=raised != NOT_WRITTEN or raised in refusals)
     text = text_of(reply.get("returned"))
     return Reply(text=text, refused=text in refusals)
 
@@ -82,7 +99,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class PlainModel:
-    """An oracle as the grader sees a reference engine; see `grader.core.model.Model`."""
+    """A `grader.core.model.Model` that plays an oracle with plain states."""
 
     trace: Trace
     oracle: OracleFactory = field(kw_only=True)
@@ -97,7 +114,7 @@ class PlainModel:
     _records: tuple[bytes, bytes] = field(init=False)
     """The records before and after the last operation, if they were asked for."""
     _judged: tuple[bytes, dict[str, Plain]] | None = field(init=False, default=None)
-    """The record that was judged last, and the expected state."""
+    """The record that was judged last, and the state that was expected in this record."""
 
     def __post_init__(self) -> None:
         """Begin with a new engine."""
@@ -105,7 +122,7 @@ class PlainModel:
         self._records = b"", self._record({})
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation. Raises `CannotGoOn` if it names an object that does not exist, such as a request."""
+        """Do one operation. Raises `CannotGoOn` if the operation names an object that does not exist."""
         before = self._engine.state() if self.circumstances is not None else {}
         try:
             reply = self._engine.apply(operation)
@@ -117,12 +134,12 @@ class PlainModel:
         return self._reply
 
     def record(self) -> bytes:
-        """The reply and the state after the last operation."""
+        """Return the record of the last operation: its reply and the state after it."""
         self._records = self._records[1], self._record(self._engine.state())
         return self._records[1]
 
     def allowed(self) -> tuple[MemorySpan, ...]:
-        """Nothing: a plain state has no memory of its own."""
+        """Return no spans, because a plain state has no memory that the driver lends to the program."""
         return ()
 
     def worked(self) -> frozenset[str]:
@@ -137,7 +154,7 @@ class PlainModel:
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare `actual` with the record that the operation should lead to from `before`.
 
-        If `before` was the record judged last, the reference's values replace the parts of it that could not be read.
+        If `before` was the record judged last, the reference's values replace parts of `before` that could not be read.
         """
         state = self._before(before)
         after = self._decoded(actual)
@@ -172,7 +189,7 @@ class PlainModel:
         return self.record()
 
     def describe(self, record: bytes) -> dict[str, object]:
-        """The decoded record."""
+        """Return the decoded record."""
         return self._decoded(record)
 
     def _record(self, state: dict[str, Plain]) -> bytes:
@@ -193,7 +210,7 @@ class PlainModel:
         return value
 
     def _before(self, before: bytes | None) -> dict[str, Any] | None:
-        """Set the engine to the state before an operation, and return that state as the program had it."""
+        """Set the engine to the state `before` an operation. Return this state as the program reported it."""
         if before is None:
             self._engine = self.oracle(self.trace)
             return None
@@ -221,7 +238,7 @@ class PlainModel:
     def _differences(self, seen: _Seen) -> Iterator[Difference]:
         """Yield the differences of all facets, the reply first.
 
-        If a call did its work and must not, or did not and must, this is the only difference; all others follow.
+        If a call must refuse and did not, or refused and must not, yield only this difference: it causes all others.
         """
         yield from self._replies(seen)
         if seen.expected.refused != seen.came.refused:
@@ -266,7 +283,7 @@ class PlainModel:
         )
 
     def _whole(self, call: str, root: str) -> Facet:
-        """Return the facet of a whole reply, or the facet that says whether a call did its work."""
+        """Return the facet of a call's whole reply (`root` REPLY), or of whether the program accepts it (ACCEPTED)."""
         fitting = [
             facet for facet in self.facets if facet.steps == (root,) and (not facet.calls or call in facet.calls)
         ]
@@ -411,7 +428,7 @@ def _first_sentence(facet: Facet, sentences: Any) -> str:
 
 
 def _same_parts(mine: object, theirs: object, *, each: bool) -> bool:
-    """Whether two replies can be compared part by part: objects, or lists of one length (`each`: their items too)."""
+    """Whether two replies have comparable parts: objects, or lists of equal length (with `each`, their items too)."""
     if isinstance(mine, list) and isinstance(theirs, list):
         pairs = zip(mine, theirs, strict=False)
         return len(mine) == len(theirs) and (not each or all(_same_parts(*pair, each=False) for pair in pairs))

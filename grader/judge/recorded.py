@@ -2,7 +2,7 @@
 
 In a lab with Python submissions the oracle is nearly the solution, so a bundle for students does not have it. Instead
 it has a file with the replies and states of the public cases (`FILE` in the folder of cases), and the same judge
-compares with these. What comes after a difference is not recorded, so a case ends there.
+compares with this file. The file does not have what the oracle does after a difference, so a case ends at a difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = "expected.json.gz"
 
 
 def recorded(cases: Iterable[Case], model: ModelFactory) -> bytes:
-    """Return the file with what the model's oracle does in these cases, random traces included."""
+    """Return the content of the file: what the model's oracle does in these cases, random traces included."""
     traces: dict[str, list[Any]] = {}
     generated: dict[str, list[Any]] = {}
     for case in cases:
@@ -65,7 +65,7 @@ class RecordedOracle:
     """An oracle that only knows one trace; see `reference.oracle.Oracle`."""
 
     def __init__(self, path: Path, trace: Trace) -> None:
-        """Find the trace, or one that begins with it, in the file. Raises `CaseFileError` if none is recorded."""
+        """Find in the file this trace, or a trace that begins with it. Raises `CaseFileError` if there is none."""
         traces, key = _file(path)["traces"], _key(trace)
         steps = traces.get(key) or next((traces[text] for text in traces if text.startswith(key)), None)
         if steps is None:

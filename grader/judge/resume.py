@@ -1,10 +1,10 @@
 """If a call stopped its case, judge the later calls of the case separately, from the reference's state.
 
-A call that crashes, hangs or refuses stops every case that uses it on the way to something else, so a single defect in
-it would cost nearly all points. If the harness can build the reference's state itself (`Lab.built`), such a case is
+A call that crashes, hangs or refuses stops every case that only needs it for its set-up, so a single defect in
+the call would cost nearly all points. If the harness can build the reference's state (`Lab.built`), such a case is
 played again without the call. The operations between two calls that are left out become a part of their own, which
 begins in the reference's state at that place. The case passes if each part is right, whatever its rule. If another call
-goes wrong in a part, it is left out too, a few times.
+goes wrong in a part, this call is left out too, in at most `_MOST_ROUNDS` rounds.
 
 The program only gets a state to continue from, never the expected state of a call that is still to be judged. It can
 only gain points: a case that fails again costs what it cost before.
@@ -29,8 +29,7 @@ from grader.core.model import play
 from grader.core.rubric import Rule
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
-from grader.runtime.comparison import Comparison, End
-from grader.runtime.observation import Played
+from grader.runtime.protocol import Comparison, End, Played
 from reference.operation import Operation, Trace
 
 _MOST_OPERATIONS = 20_000
@@ -51,9 +50,9 @@ class _Part:
 def pass_when_resumed(
     comparisons: Sequence[Comparison], lab: Lab, play_cases: Callable[[Sequence[Case]], Sequence[Played]]
 ) -> frozenset[int]:
-    """Return the numbers of the stopped cases that pass when their later calls are judged alone.
+    """Return the numbers of the stopped cases that pass if their later calls are judged separately.
 
-    `play_cases` plays cases with the submission. Nothing is played where the lab builds no states.
+    `play_cases` plays cases with the submission. Nothing is played if the lab can neither mend nor build states.
     """
     if lab.mend is not None:
         return _pass_when_mended(comparisons, lab, lab.mend, play_cases)
@@ -82,26 +81,25 @@ def pass_when_resumed(
 
 
 def _first_wrong(comparison: Comparison) -> str:
-    """The name of the first operation that went wrong."""
+    """Return the name of the first operation that went wrong."""
     operations = comparison.case.trace.operations
-    first = min([comparison.ended_at, *(deviation.operation for deviation in comparison.deviations)])
-    return operations[min(first, len(operations) - 1)].name
+    return operations[min(comparison.first_wrong, len(operations) - 1)].name
 
 
 @dataclass(slots=True)
 class _Mended:
-    """A case that is played again."""
+    """A stopped case that is played again, with pokes that mend the state after wrong calls."""
 
     number: int
     case: Case
     rule: Rule
     wrong: set[str]
-    """The calls that go wrong in it."""
+    """The names of the calls that are known to go wrong in the case."""
     pokes: dict[int, Operation] = field(default_factory=dict)
-    """For the number of an operation: the poke that mends the state after it."""
+    """For the number of an operation, the poke that mends the state after this operation."""
 
     def by_more_than_before(self, mend: Mend) -> bool:
-        """Choose the pokes for the calls that are known to go wrong; return whether they differ from the last time."""
+        """Let `mend` choose pokes that mend the state after the calls in `wrong`. Return whether `pokes` changed."""
         before, self.pokes = self.pokes, dict(mend(self.case, self.rule, frozenset(self.wrong)))
         return self.pokes != before
 
@@ -129,7 +127,7 @@ class _Mended:
 def _pass_when_mended(
     comparisons: Sequence[Comparison], lab: Lab, mend: Mend, play_cases: Callable[[Sequence[Case]], Sequence[Played]]
 ) -> frozenset[int]:
-    """Return the numbers of the stopped cases that pass when what goes wrong in them is mended."""
+    """Return the numbers of the stopped cases that pass if the harness mends the state after each wrong call."""
     left: list[_Mended] = []
     for number, comparison in enumerate(comparisons):
         case = comparison.case
@@ -155,7 +153,7 @@ def _pass_when_mended(
 
 
 def _hangs(played: Played) -> bool:
-    """Whether a call used up its time; it would do so again."""
+    """Whether a call used up its time. Such a case is not played again, because the call would hang again."""
     return played.ending is not None and played.ending.verdict is Verdict.TIME_LIMIT_EXCEEDED
 
 
@@ -167,13 +165,12 @@ def _is_stopped(comparison: Comparison) -> bool:
 
 def _is_right(comparison: Comparison) -> bool:
     """Whether every call except the clean-up was right in reply and state: a right reply alone may be pretence."""
-    wrong = [deviation.operation for deviation in comparison.deviations]
-    first = min([comparison.ended_at, *wrong])
+    first = comparison.first_wrong
     return first == len(comparison.case.trace.operations) or comparison.is_cleanup(first)
 
 
 def _parts(case: Case, names: Collection[str], lab: Lab) -> Iterator[Case]:
-    """Yield the parts of a case between the calls of these names; none if it is about one of them."""
+    """Yield the parts of a case between the calls with these names; none if the case is about one of these calls."""
     operations = case.trace.operations
     about = case.name.partition("/")[0]
     calls = {operation.name for operation in operations if about in operation.name}

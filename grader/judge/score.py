@@ -14,21 +14,21 @@ from grader.core.case import Case
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged, RuleScore
 from grader.judge.case_findings import CaseFindings
-from grader.runtime.comparison import Comparison, End
+from grader.runtime.protocol import Comparison, End
 
 _NOTHING: Mapping[str, int] = {}
 HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda findings: findings.leaks,
     Judged.MEMORY_ERROR: lambda findings: findings.memory_errors,
 }
-"""For each kind of rule that is judged in every case: whether a case has such a finding."""
+"""For each kind of rule that is judged in every case: whether a case has a finding of this kind."""
 
 
 def passes(findings: CaseFindings, rule: Rule) -> bool:
     """Whether the case passes for its rule.
 
-    It does if the rule's facets are right, every call that must be accepted was accepted, and the program did somewhere
-    what the case is about (grader.judge.work). A case that a call stopped on the way also passes if the later calls
+    The case passes if the rule's facets are right, every call that must be accepted was accepted, and the program did
+    somewhere what the case is about (grader.judge.work). A case that a call stopped also passes if the later calls
     are right (grader.judge.resume). A case that is a failing random trace never passes.
     """
     return findings.resumed or (findings.comparison.case.seed is None and _passes_whole(findings, rule))
@@ -67,9 +67,9 @@ def rule_scores(
 
 
 def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, ...]:
-    """Return what each rule earned for what was `counted`, with the points, titles and places of this rubric.
+    """Compute each rule's score again, from what `counted` counted and the points, titles and places of this rubric.
 
-    This needs only what was counted, so the scores of a record can be computed again for other points. The rubric must
+    This needs no cases, so the scores of a record can be computed again for other points. The rubric must
     have the same rules, each judged in the same way. The result is empty if nothing was counted.
 
     A rule that is judged in every case earns no greater share than the other rules did (see grader.core.rubric).
@@ -102,7 +102,7 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
 
 
 def lose_alike(first: Iterable[RuleScore], second: Iterable[RuleScore]) -> bool:
-    """Whether the same rules lose points in both, and the same rules have no points to lose.
+    """Whether the same rules lose points in both scorings, and the same rules have no points to lose.
 
     The causes of a record depend on nothing else in its points (`grader.judge.causes.charged`). Withheld points do not
     count as lost, because no finding cost them.
@@ -115,36 +115,36 @@ def lose_alike(first: Iterable[RuleScore], second: Iterable[RuleScore]) -> bool:
 
 
 def total(scores: Sequence[RuleScore]) -> int:
-    """The score of a submission."""
+    """Return the score of a submission: the sum of its rules' points."""
     return sum(score.points for score in scores)
 
 
 def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
-    """The points that all rules together can earn with these cases; `hidden` is the weight of cases not run here."""
+    """Return the points that all rules can earn together with these cases; `hidden` as for `rule_scores`."""
     scores = rule_scores((), rubric, cases, builds=False, diagnosed=None, hidden=hidden)
     return sum(score.max_points for score in scores)
 
 
 def _cap(rule: Rule, earned: int, whole: int) -> int:
-    """This rule's points times the share of the other rules' points that was earned, rounded up."""
+    """Return the rule's points times `earned` / `whole` (the other rules' points), rounded up."""
     return -(-rule.points * earned // whole) if whole else 0
 
 
 def _capped(score: RuleScore, cap: int, most: int) -> RuleScore:
-    """Limit the points to `cap` and the maximum to `most`; a case with a finding still costs one of the points."""
+    """Limit the points to `cap` and the maximum to `most`. A case with a finding still costs at least one point."""
     most = min(score.max_points, most)
     points = score.points if score.passed == score.cases else max(0, min(score.points, most - 1))
     return replace(score, points=min(points, cap), max_points=most, withheld=max(0, min(points, most) - cap))
 
 
 def _accepts(comparison: Comparison, rule: Rule) -> bool:
-    """Whether every call that must be accepted was accepted; a refused clean-up costs only the rules about it."""
+    """Whether every call that must be accepted was accepted. A refused clean-up counts only if the rule covers it."""
     at = comparison.refused
     return at is None or (comparison.is_cleanup(at) and not rule.covers_cleanup)
 
 
 def _ran(comparison: Comparison, rule: Rule) -> bool:
-    """Whether the case reached its end; a crash in the clean-up that the grader added costs only the rules about it."""
+    """Whether the case reached its end. A crash in the added clean-up counts only if the rule covers it."""
     if comparison.end is End.REACHED:
         return True
     cleaning = comparison.is_cleanup(comparison.ended_at)
@@ -170,8 +170,8 @@ def _counted(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[
 def _score(rule: Rule, counted: RuleScore) -> RuleScore:
     """Return the points of a rule, and the most that it can earn, by the share of its weight that passed.
 
-    Both are rounded down. If some of its cases are run elsewhere, rounding could hide a failing case here, so a failing
-    case costs at least one point.
+    Both numbers are rounded down. If some of the rule's cases are run elsewhere, rounding could hide a failing case
+    here. So a failing case costs at least one point.
     """
     weight = max(1, counted.weight + counted.elsewhere)
     most, points = (rule.points * part // weight for part in (counted.weight, counted.earned))

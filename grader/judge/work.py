@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from grader.core.case import Case
-from grader.core.plain import ABSENT, at, entries, without
+from grader.core.model import ABSENT, at, entries, without
 from grader.core.rubric import Facet, Rule
-from grader.runtime.comparison import Comparison, Shown
+from grader.runtime.protocol import Comparison, Shown
 
 
 def work(facets: Sequence[Facet], call: str, reply: object, states: tuple[object, object]) -> frozenset[str]:
@@ -67,7 +67,7 @@ def is_something(value: object) -> bool:
 
 
 def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
-    """Return the pairs of call and facet that a run shows in its hand-written cases."""
+    """Return the pairs (call, facet) that at least one hand-written case of the run shows (as the module says)."""
     return frozenset(chain.from_iterable(map(_shown, filter(_is_written, comparisons))))
 
 
@@ -82,9 +82,9 @@ def asked_calls(case: Case, rule: Rule) -> frozenset[str]:
 
 
 def never_shown(comparison: Comparison, rule: Rule, everywhere: frozenset[Shown]) -> tuple[Shown, ...]:
-    """Return the pairs of call and facet that the case asks for and the run does not show; the facet "" stands for any.
+    """Return the pairs (call, facet) that the case asks for and that were not shown, as the module describes.
 
-    `everywhere` has the pairs that the run shows in any case.
+    `everywhere` has the pairs that hand-written cases of the run show. Facet "" in the result means any facet.
     """
     case = comparison.case
     if not _is_written(comparison) or comparison.follows == len(case.trace.operations):
@@ -110,7 +110,7 @@ def _is_written(comparison: Comparison) -> bool:
 
 
 def _asked(case: Case, first: int | None = None) -> Iterator[Shown]:
-    """Yield the pairs of call and facet in which the reference does something in the case (its `first` operations)."""
+    """Yield the pairs (call, facet) in which the reference does something in the `first` operations (None: in all)."""
     for operation, facets in zip(case.trace.operations[:first], case.expected.worked, strict=False):
         yield from ((operation.name, facet) for facet in facets)
 

@@ -1,6 +1,6 @@
 """The labs that can be graded, by name. To add an assignment, add a package here and a line in `LABS`.
 
-A lab's module is imported when the lab is used: none of another lab must be there, and none costs time.
+A lab's module is imported when the lab is used: other labs may be missing, and importing them costs no time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class LabEntry(NamedTuple):
     """A lab that can be graded."""
 
     source_name: str
-    """The file that students submit, by which a lab is recognised."""
+    """The file that students submit. Its name tells which lab it belongs to."""
     open: Callable[[], Lab]
     """Returns the lab. Raises `RubricError` when a file in its folder of cases is wrong."""
     folder: str = ""
-    """Its package here, which a bundle of another lab does not have."""
+    """The lab's package in this folder. A bundle of another lab lacks it."""
 
 
 def _in(folder: str, source_name: str) -> LabEntry:
@@ -50,10 +50,10 @@ LABS: dict[str, LabEntry] = {
 
 
 def present() -> list[str]:
-    """Return the names of the labs that are here: a bundle has one of them."""
+    """Return the names of the labs whose packages exist: a bundle has only one of them."""
     return [name for name, entry in LABS.items() if (_HERE / entry.folder).is_dir()]
 
 
 def open_lab(name: str) -> Lab:
-    """Return the lab of that name. Raises `KeyError` when there is none, `RubricError` when its files are wrong."""
+    """Return the lab of that name. Raises `KeyError` for an unknown name, `RubricError` if its files are wrong."""
     return LABS[name].open()

@@ -1,23 +1,22 @@
-"""What all labs with submissions in C share: a lab of a header, a driver, a table of operations, facets and an oracle.
+"""What labs with submissions in C share: they have a header, a driver, a table of operations, facets and an oracle.
 
-The driver says the state in named values (harness/values.c), by the names of the oracle's `state()`. So a lab needs no
-judging, no decoding and no pictures of its own: labs/README.md says how one is written.
+The driver writes the state as named values (harness/values.c) with the names of the oracle's `state()`. So a lab needs
+no judging, no decoding and no pictures of its own. labs/README.md says how a lab is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grader.assignment.lab import Lab, Predicate
-from grader.assignment.rubric import load_clauses
-from grader.core.case import Case, JsonValue, Number, Signature, Word
-from grader.core.model import ModelFactory
-from grader.core.plain import EACH, Codec, at, is_unreadable
+from grader.assignment.rubric import load_sentences
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.model import EACH, Codec, ModelFactory, at, is_unreadable
 from grader.core.rubric import Facet
-from grader.labs.lab_files import load_lab
+from grader.labs.lab_files import NOTHING, call_at, load_lab
 from grader.runtime.native import values
 from grader.runtime.native.project import CProject, Driver, functions_of
 from grader.runtime.native.runtime import NativeRuntime
@@ -26,18 +25,15 @@ from reference.oracle import CannotGoOn
 
 if TYPE_CHECKING:
     from grader.core.closure import SmallEngine
-    from grader.core.picture import StatePart
 
+_REPRODUCE = "grader.labs.c_program:reproduce"
+_SMALLS = "grader.labs.plain_lab:small_engines"
 _REPLY = JsonValue("reply", 'a number, null, or a name such as "ring"')
-_NO_SETTINGS: Mapping[str, Number] = {}
-_NO_CALLS: Mapping[str, Signature] = {}
-_NO_CONSTANTS: Mapping[str, int] = {}
-_NO_PREDICATES: Mapping[str, Predicate] = {}
 _NEVER_SET = str(int.from_bytes(b"\xa5" * 4, "little", signed=True))  # memory as the harness hands it out
 _CODEC = Codec(encode=values.encode, decode=values.decode)
 _INTS = range(-(2**31), 2**31)
 HARNESS = Facet("heap", path="heap"), Facet("failing", path="failing")
-"""What the harness says of a call: what it does with memory that is not its own, and what a refused call keeps."""
+"""The facets that the harness reports of a call: misuse of memory, and memory that a refused call keeps."""
 
 
 def ints(name: str, wanted: str = "a list of ints such as [1,2]") -> JsonValue:
@@ -54,7 +50,7 @@ def call(
 ) -> Signature:
     """Return the signature of a call that returns a number, null, or the name of what a pointer points to.
 
-    With `closes` it frees everything, and is added to cases that do not end with it.
+    A call with `closes` frees everything. A case that does not end with such a call gets one.
     """
     return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, closes=closes, task=task)
 
@@ -69,13 +65,13 @@ def c_lab(
     facets: Sequence[Facet],
     oracle: str,
     cases: Path,
-    settings: Mapping[str, Number] = _NO_SETTINGS,
+    settings: Mapping[str, Number] = NOTHING,
     numbers: Callable[[Trace], tuple[int, ...]] | None = None,
     places: Callable[[bytes, int], Mapping[str, int]] | None = None,
-    building: Mapping[str, Signature] = _NO_CALLS,
-    constants: Mapping[str, int] = _NO_CONSTANTS,
-    smalls: str | Callable[[], Sequence[SmallEngine]] = "",
-    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
+    building: Mapping[str, Signature] = NOTHING,
+    constants: Mapping[str, int] = NOTHING,
+    smalls: str | Callable[[], Sequence[SmallEngine]] = tuple,
+    predicates: Mapping[str, Predicate] = NOTHING,
     **others: Any,
 ) -> Lab:
     """Return the lab whose header, driver.c and starter are in a folder: FOLDER/HEADER.h, FOLDER/starter.c.
@@ -83,14 +79,13 @@ def c_lab(
     A header may have an absolute path, without its suffix. Submissions are called HEADER.c. `operations` are in the
     order of the driver's codes; those with a task are the functions that students write, which the header declares with
     names for all parameters. `oracle` is "module:factory", `smalls` makes small engines, or is "module:name" of a
-    `grader.labs.small_plain.SmallLines`. `numbers` are what lab_start gets (omitted: the settings of the case),
-    `places` the words of a record by the names of differences (omitted: by facets), `building` operations that no case
-    file uses, `predicates` and `others` those of `load_lab`; mistakes may name "never-set" too. Raises `RubricError`
-    for wrong files.
+    `grader.labs.plain_lab.SmallLines`. `numbers` makes the arguments of lab_start (default: the settings of the case),
+    `places` maps names of differences to words of a record (default: by facets), `building` has operations that no case
+    file uses; `predicates` (and "never-set") and `others` go to `load_lab`. Raises `RubricError` for wrong files.
     """
     project = _project(folder, header, operations)
     calls, numbers = {**operations, **building}, numbers or partial(_settings, settings)
-    sentences = partial(load_clauses, cases / "handout.toml", constants)
+    sentences = partial(load_sentences, cases / "handout.toml", "clauses", constants)
 
     def runtime(model: ModelFactory) -> NativeRuntime:
         driver = Driver(operations=calls, settings=numbers, places=places or partial(_places, facets), model=model)
@@ -98,9 +93,9 @@ def c_lab(
 
     mine: dict[str, Any] = {
         "codec": _CODEC,
-        "picture": partial(_picture, facets),
+        "picture": partial(call_at, "grader.labs.plain_lab:picture", facets),
         "code": (project.driver,),
-        "smalls": partial(_small_engines, smalls, operations, oracle, _CODEC) if smalls else tuple,
+        "smalls": partial(call_at, _SMALLS, smalls, operations, oracle, _CODEC) if isinstance(smalls, str) else smalls,
         "starter": {project.source_name: folder / "starter.c", project.header.name: project.header},
     }
     return load_lab(
@@ -114,31 +109,10 @@ def c_lab(
         oracle=oracle,
         predicates={"never-set": lambda judgement: judgement.actual.text == _NEVER_SET, **predicates},
         runtime=runtime,
-        reproduce=partial(_reproduce, project=project, calls=calls, settings=numbers, sentences=sentences),
+        reproduce=partial(call_at, _REPRODUCE, project=project, calls=calls, settings=numbers, sentences=sentences),
         reproduce_command=f"{project.command_with('repro.c', 'repro')} && ./repro",
         **mine | others,
     )
-
-
-# What few gradings need is imported when it is called.
-
-
-def _reproduce(case: Case, operation: int, **parts: Any) -> str:
-    from grader.labs.c_program import reproduce  # noqa: PLC0415
-
-    return reproduce(case, operation, **parts)
-
-
-def _picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[StatePart]:
-    from grader.labs.plain_picture import picture  # noqa: PLC0415
-
-    return picture(facets, record)
-
-
-def _small_engines(smalls: str | Callable[[], Sequence[SmallEngine]], *parts: Any) -> Sequence[SmallEngine]:
-    from grader.labs.small_plain import small_engines  # noqa: PLC0415
-
-    return smalls() if callable(smalls) else small_engines(smalls, *parts)
 
 
 def _project(folder: Path, header: str, operations: Mapping[str, Signature]) -> CProject:
@@ -152,12 +126,12 @@ def _project(folder: Path, header: str, operations: Mapping[str, Signature]) -> 
 
 
 def _settings(settings: Mapping[str, Number], trace: Trace) -> tuple[int, ...]:
-    """The numbers that lab_start gets: those of the case, in the order of the lab; 0 for one that it does not have."""
+    """Return the numbers for lab_start: the settings of the case in the lab's order, 0 for a setting without value."""
     return tuple(trace.settings.get(name, 0) for name in settings)
 
 
 def _places(facets: Sequence[Facet], record: bytes, _: int) -> dict[str, int]:
-    """The words of a record by the names that differences have for them. Raises `ValueError` for no record."""
+    """Map the names of differences to the words of a record. Raises `ValueError` if `record` is not a record."""
     try:
         whole, offsets = values.decode(record), values.offsets(record)
     except CannotGoOn as error:
@@ -166,7 +140,7 @@ def _places(facets: Sequence[Facet], record: bytes, _: int) -> dict[str, int]:
     for path, word in offsets.items():
         value = at(whole, path)
         if isinstance(value, list | dict) and not is_unreadable(value):
-            continue  # many words: that none of them was stored to says nothing
+            continue  # many words: a missing store to one of them proves nothing
         for facet in facets:
             entry = _entry(facet, path)
             if entry is not None:
@@ -175,7 +149,7 @@ def _places(facets: Sequence[Facet], record: bytes, _: int) -> dict[str, int]:
 
 
 def _entry(facet: Facet, path: tuple[str, ...]) -> str | None:
-    """The entry of a facet that stands at a path; "" for the whole facet, None for another one's place."""
+    """Return the name of the facet's entry at a path; "" for the whole facet, None if the path is not of this facet."""
     steps = facet.steps
     if len(path) not in (len(steps), len(steps) + bool(facet.per)):
         return None

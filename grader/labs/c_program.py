@@ -1,4 +1,4 @@
-"""A case of a C lab as one standalone program: the calls, the driver of the lab, and what must be there afterwards.
+"""A case of a C lab as one standalone program: the calls, the driver of the lab, and the expected state at the end.
 
 Before the last operation the program checks only replies: it ends with the case's first bad operation, so all
 operations before it were right. It detects memory errors with its own malloc. A checked pattern around allocations
@@ -32,7 +32,7 @@ _LENT = re.compile(r'put_lent\("(\w+)"')
 
 
 class _Value(NamedTuple):
-    """What must be at a path: a text, or the list of this number, with so many ints."""
+    """The expected value at a path: a text, or the list number `ints` with `size` ints."""
 
     path: str
     text: str | None
@@ -41,7 +41,7 @@ class _Value(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A call as the template writes it."""
+    """A call in the form that the template needs."""
 
     code: int
     target: int
@@ -61,10 +61,10 @@ def reproduce(
     settings: Callable[[Trace], tuple[int, ...]],
     sentences: Callable[[], Mapping[str, str]],
 ) -> str:
-    """Return a program of the case up to and including that operation, counted from 0.
+    """Return a program of the case up to and including operation `operation`, counted from 0.
 
-    `calls` are in the order of the driver's codes, `settings` are the numbers that it gets, `sentences` reads those of
-    the handout.
+    `calls` are in the order of the driver's codes, `settings` returns the numbers for lab_start, `sentences` reads the
+    handout's sentences.
     """
     text, clauses = project.driver.read_text(encoding="utf-8"), sentences()
     operations, last = case.trace.operations, case.trace.operations[operation]
@@ -98,7 +98,7 @@ def reproduce(
 
 
 def _closing(case: Case, last: int, calls: Mapping[str, Signature]) -> Iterator[int]:
-    """Yield the operations after `last` that close what was opened up to there."""
+    """Yield the operations after `last` that close what was opened by then."""
     opened: set[int | None] = set()
     for number, (each, reply) in enumerate(zip(case.trace.operations, case.expected.replies, strict=True)):
         if calls[each.name].opens and number <= last and not reply.refused:
@@ -111,19 +111,19 @@ def _closing(case: Case, last: int, calls: Mapping[str, Signature]) -> Iterator[
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of the program that come of the case."""
+    """The parts of the program that depend on the case."""
 
     case: Case
     codes: list[str]
     clauses: Mapping[str, str]
     lent: frozenset[str]
     lists: list[str] = field(default_factory=list)
-    """The lists of ints that the others refer to, by their number from 1."""
+    """The lists of ints that other parts refer to, by their number from 1."""
     arguments: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
 
     def lines(self, numbers: Iterable[int]) -> Iterator[_Line]:
-        """Yield the calls of these numbers."""
+        """Yield the operations with these numbers, as calls."""
         for number in numbers:
             operation, reply = self.case.trace.operations[number], self.case.expected.replies[number]
             line = f" (line {operation.line} of the case)" if operation.line else ""
@@ -142,7 +142,7 @@ class _Parts:
             self.arguments += map(self._argument, operation.arguments)
 
     def flat(self, path: tuple[str, ...], value: Any, history: list[Any]) -> Iterator[_Value]:
-        """Yield what a state says, by its paths, and of lent memory what changed; `history` are all states so far."""
+        """Yield the values of a state by their paths; of lent memory only changes. `history` has all states so far."""
         if isinstance(value, dict):
             for name, item in value.items():
                 inside = [state[name] for state in history if isinstance(state, dict) and name in state]
@@ -157,7 +157,7 @@ class _Parts:
         elif isinstance(value, list):
             for place, item in enumerate(value):
                 yield from self.flat((*path[:-1], f"{path[-1]}[{place}]"), item, [])
-        elif value is not None or not path[-1].endswith("]"):  # most items of lists are null, and go without saying
+        elif value is not None or not path[-1].endswith("]"):  # most items of lists are null, so they are omitted
             yield _Value(_dotted(path), _text(value))
 
     def _argument(self, argument: Any) -> str:
@@ -170,7 +170,7 @@ class _Parts:
         return f"{{2, {len(argument)}, repro_list_{self._listed(argument)}}}"
 
     def _listed(self, ints: Iterable[int]) -> int:
-        """Return the number of the list of these ints, which equal ones share."""
+        """Return the number of a list with these ints. Equal lists share a number."""
         text = ", ".join(map(str, ints)) or "0"
         if text not in self.lists:
             self.lists.append(text)
@@ -186,7 +186,7 @@ def _text(value: Any) -> str:
 
 
 def _declarations(header: str) -> str:
-    """The harness's interface without its comments and what the program declares itself."""
+    """Return the harness's interface without comments, and without what the program declares itself."""
     text = _COMMENT.sub("", header)
     text = re.sub(r"struct call \{.*?\};\n", "", text, flags=re.DOTALL)
     return re.sub(r"\n\n+", "\n", re.sub(r"#(?:ifndef|define) HARNESS_H\n|#include <.*>\n|#endif\n", "", text)).strip()
@@ -198,13 +198,13 @@ def _cited(clauses: Mapping[str, str], clause: str) -> str:
 
 
 def c_comment(text: str) -> str:
-    """Return the text as it may stand in a C comment, on one line."""
+    """Return the text on one line, safe in a C comment."""
     apart = re.sub(r"(?<=[*/?])(?=[*/?])", " ", " ".join(text.split()))
     return apart.replace("\\", "/") if apart.endswith("\\") else apart
 
 
 def c_string(text: str, *, column: int = 0) -> str:
-    """Return the text as a C string; a long text as several strings, each on a line that begins at `column`."""
+    """Return the text as a C string. A long text becomes several strings, each on a line that begins at `column`."""
     width = _WIDTH - _INDENT - column - len('" ");')
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
     parts = textwrap.wrap(escaped, width, break_long_words=False, break_on_hyphens=False)

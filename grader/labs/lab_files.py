@@ -1,13 +1,13 @@
-"""Make a lab of what its author gives and of the files in its folder of cases.
+"""Make a lab from what its author gives and from the files in its folder of cases.
 
 `load_lab` needs seven things: name, title, folder of cases, calls, facets, oracle, runtime. Rubric (`rubric.toml`), the
 handout's sentences (`handout.toml`) and the known mistakes (`mistakes.toml`) are read from the folder. The rest of a
-`Lab` has defaults. A place in a module, which is imported when it is needed, is "module:name".
+`Lab` has defaults. The place of an object in a module, which is imported when needed, is written "module:name".
 
-`oracle` is the place of a factory, `traces` a module with `generate` and, for searches, `explore` (default: the
-oracle's), `circumstances` the place of a `Circumstances`. `runtime` may be made of the model. `model` is a judging
-of its own, `predicates` are for mistakes' `where`, `constants` are numbers that texts name in braces, `code` are
-files by which cases are read, `stand_ins` others that students must not have, `others` those of `Lab`.
+`oracle` is the place of a factory. `traces` is a module with `generate` and, for searches, `explore` (default: the
+oracle's module). `circumstances` is the place of a `Circumstances`. `runtime` may be a function of the model. `model`
+replaces the default judging. `predicates` are for the `where` of mistakes, `constants` are numbers that texts name in
+braces, `code` are the files on which the reading of cases depends, and `others` are fields of `Lab`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from grader.assignment import mistakes as known_mistakes, rubric
+from grader.assignment import rubric
 from grader.assignment.lab import Lab, Predicate
-from grader.assignment.mistakes import NamedMistake
+from grader.assignment.rubric import KnownWords, NamedMistake
 from grader.assignment.stored import stored
 from grader.core.case import EVERY, Case, Grammar, Number, Signature
 from grader.core.model import ModelFactory
@@ -34,14 +34,12 @@ from reference.operation import Operation, Trace
 from reference.oracle import Generator, Oracle, OracleFactory
 
 if TYPE_CHECKING:
-    from grader.core.plain import Codec
+    from grader.core.model import Codec
     from grader.judge.plain_judge import Invariants
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _REFERENCE = Path(__file__).parents[2] / "reference"
-_NO_SETTINGS: Mapping[str, Number] = {}
-_NO_CONSTANTS: Mapping[str, int] = {}
-_NO_PREDICATES: Mapping[str, Predicate] = {}
+NOTHING: Mapping[str, Any] = {}
 
 
 def load_lab(
@@ -55,22 +53,21 @@ def load_lab(
     circumstances: str = "",
     runtime: Runtime | Callable[[ModelFactory], Runtime],
     model: ModelFactory | None = None,
-    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
+    predicates: Mapping[str, Predicate] = NOTHING,
     invariants: Invariants | None = None,
     codec: Codec | None = None,
-    settings: Mapping[str, Number] = _NO_SETTINGS,
-    constants: Mapping[str, int] = _NO_CONSTANTS,
+    settings: Mapping[str, Number] = NOTHING,
+    constants: Mapping[str, int] = NOTHING,
     example: str = "",
     most_targets: int = 1,
     complete: Complete | None = None,
     every: int = EVERY,
     code: Sequence[Path] = (),
-    stand_ins: Sequence[Path] = (),
     **others: Any,
 ) -> Lab:
-    """Return the lab. Raises `RubricError` with all mistakes of a file."""
+    """Return the lab. Raises `RubricError` if a file is wrong, with all mistakes of that file."""
     names = frozenset(facet.name for facet in facets) | {"reply"}
-    predicates = {**known_mistakes.PREDICATES, **predicates}
+    predicates = {**rubric.PREDICATES, **predicates}
     rules, clauses, situations, mistakes = _read(cases, names, calls, predicates, constants=constants)
     recorded = cases / FILE if model is None and (cases / FILE).exists() else None
     files = (recorded,) if recorded else _code(name, oracle, traces, circumstances)
@@ -98,54 +95,48 @@ def load_lab(
         read_rubric=partial(rubric.load, facets=names, calls=calls, constants=constants),
         model=factory,
         runtime=runtime(factory) if callable(runtime) else runtime,
-        mistakes=known_mistakes.bound(mistakes, predicates),
+        mistakes=rubric.with_predicates(mistakes, predicates),
         generator=_generator(traces or oracle, recorded),
         situation_words=situations,
-        oracle_files=(*files, *stand_ins) if model is None and not recorded else (),
+        oracle_files=files if model is None and not recorded else (),
         **others,
     )
 
 
 _Texts = tuple[Rubric, Mapping[str, str], Mapping[str, str], tuple[NamedMistake, ...]]
-"""Rubric, sentences of the handout, those for situations, and known mistakes."""
+"""Rubric, sentences of the handout, sentences for situations, and known mistakes."""
 
 
 def _read(
-    cases: Path,
-    facets: frozenset[str],
-    calls: Collection[str],
-    where: Collection[str],
-    *,
-    constants: Mapping[str, int],
+    cases: Path, facets: frozenset[str], calls: Collection[str], where: Collection[str], *, constants: Mapping[str, int]
 ) -> _Texts:
-    """Return the texts of a folder of cases, from where they are stored: to read them is 1.5 % of a short grading."""
+    """Return the texts of a folder of cases. They are stored, because reading them takes 1.5 % of a short grading."""
     rubric_file, handout, known = cases / rubric.RUBRIC_FILE, cases / "handout.toml", cases / "mistakes.toml"
 
     def read() -> _Texts:
-        rules, clauses = rubric.load(rubric_file, facets, calls, constants), rubric.load_clauses(handout, constants)
-        mistakes = known_mistakes.read(
-            known, calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where, constants=constants
-        )
-        return rules, clauses, rubric.load_situations(handout, constants), mistakes
+        rules = rubric.load(rubric_file, facets, calls, constants)
+        clauses, situations = (rubric.load_sentences(handout, name, constants) for name in ("clauses", "situations"))
+        words = KnownWords(calls=calls, facets=facets, rules=rules.ids, clauses=clauses, where=where)
+        return rules, clauses, situations, rubric.load_mistakes(known, words, constants)
 
     of = str(cases), sorted(facets), list(calls), list(where), sorted(constants.items())
     return stored("labs", of, lambda: [path for path in (rubric_file, handout, known) if path.exists()], read)
 
 
-def _call(place: str, *arguments: Any) -> Any:
-    """Call what is at "module:name", which is imported when it is needed."""
+def call_at(place: str, *arguments: Any, **named: Any) -> Any:
+    """Call the function at "module:name". The module is imported now: few gradings need it."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)(*arguments)
+    return getattr(import_module(module), name)(*arguments, **named)
 
 
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
     """Make the oracle for a trace."""
-    engine: Oracle = _call(oracle)
+    engine: Oracle = call_at(oracle)
     return engine
 
 
 def _generate(place: str, *names: str) -> Generator | None:
-    """Return what makes random traces by the first of these functions of a module; None if it has none of them."""
+    """Return a generator that calls the first function in `names` that the module has; None if it has none of them."""
     module = import_module(place.partition(":")[0])
     generator = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
@@ -156,7 +147,7 @@ def _plain(oracle: str, circumstances: str, recorded: Path | None, **parts: Any)
 
     engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     if circumstances and not recorded:
-        parts["circumstances"] = partial(_call, circumstances)
+        parts["circumstances"] = partial(call_at, circumstances)
     given = {name: part for name, part in parts.items() if part is not None}
     return partial(PlainModel, oracle=engine, **given)
 
@@ -168,17 +159,17 @@ def _problems(model: ModelFactory, facets: Sequence[Facet], cases: Sequence[Case
 
 
 def _generator(place: str, recorded: Path | None) -> Callable[[], Generator | None]:
-    """Return what looks for the generator of a search; without the oracle there is none."""
+    """Return a function that finds the generator for searches, or returns None if the oracle is missing."""
     return partial(_generate, place, "explore", "generate") if recorded is None else lambda: None
 
 
 def _traces(place: str, recorded: Path | None) -> Callable[[], Generator | None]:
-    """Return what looks for the generator of random traces: in a file of recorded ones, or in a module."""
+    """Return a function that finds the generator of random traces, in a file of recorded traces or in a module."""
     return partial(_generate, place, "generate") if recorded is None else partial(recorded_traces, recorded)
 
 
 def _code(name: str, *places: str) -> tuple[Path, ...]:
-    """The files that say what is right: those of `reference/NAME`, and the modules of these places of a lab."""
+    """Return the files that define what is right: those of `reference/NAME`, and the modules of these places."""
     specs = [find_spec(place.partition(":")[0]) for place in places if place]
     modules = {Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
     return tuple(sorted({*(_REFERENCE / name).glob("*.py"), *modules}))
@@ -187,7 +178,7 @@ def _code(name: str, *places: str) -> tuple[Path, ...]:
 def _complete(
     calls: Mapping[str, Signature], _: dict[str, int], operations: list[Operation]
 ) -> Iterator[tuple[str, str]]:
-    """End a case with the call that closes, where the lab has one and the case does not end with it."""
+    """Add the lab's closing call, if it has one, to a case that does not end with it."""
     closing = next((name for name, call in calls.items() if call.closes), "")
     if closing and operations and operations[-1].name != closing:
         operations.append(Operation(name=closing, implicit=True))
@@ -195,6 +186,6 @@ def _complete(
 
 
 def _example(calls: Mapping[str, Signature]) -> str:
-    """An operation line for messages that say what to write."""
+    """Return an operation line for messages that say what to write."""
     name, call = next(iter(calls.items()))
     return " ".join([name, *(argument.name for argument in call.arguments), "-> REPLY"])

@@ -1,4 +1,4 @@
-"""What all labs with Python submissions share: a lab of a driver, facets and an oracle.
+"""What labs with Python submissions share: they have a driver, facets and an oracle.
 
 A lab's folder has `driver.py` (see `grader.runtime.python.driver`), `starter.py`, and in `given` the modules that
 submissions may import. Facets give the names in rubrics, the differences, the pictures and `grade explain`.
@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,8 @@ from grader.core.case import EVERY, Case
 from grader.core.errors import ToolMissing
 from grader.core.rubric import Facet
 from grader.judge.plain_judge import Invariants
-from grader.labs.lab_files import load_lab
-from grader.labs.plain_picture import picture
-from grader.labs.small_plain import small_engines
+from grader.labs.lab_files import call_at, load_lab
+from grader.labs.plain_lab import picture, small_engines
 from grader.runtime.python.driver import Objects, PythonDriver
 from grader.runtime.python.play import Derived
 from grader.runtime.python.runtime import PythonRuntime
@@ -44,13 +42,13 @@ def python_lab(
     smalls: str = "",
     **others: Any,
 ) -> Lab:
-    """Return the lab of a folder, whose name it has.
+    """Return the lab of a folder. Its name is the folder's name.
 
     `oracle` is "module:factory", `cases` the folder of cases (default: `cases/NAME`), `charts` draws a whole run.
-    `derive` is "module:function" of a `Derive`, `smalls` "module:name" of a `grader.labs.small_plain.SmallLines`;
-    `others` are those of `load_lab`, such as `mend`.
+    `derive` is "module:function" of a `Derive`, `smalls` "module:name" of a `grader.labs.plain_lab.SmallLines`;
+    `others` go to `load_lab`, such as `mend`.
 
-    Raises `ValueError` for a facet of what the driver does not read, `RubricError` for wrong files.
+    Raises `ValueError` for a facet that the driver does not read, `RubricError` for wrong files.
     """
     given = {path.stem: path for path in sorted(folder.glob("given/*.py"))}
     driver = PythonDriver.of(
@@ -85,34 +83,33 @@ def python_lab(
 
 
 def _derived(derive: str, operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
-    """Call what derives states. Raises `ToolMissing` where a package that it needs is not installed."""
-    module, _, function = derive.partition(":")
+    """Call the function that derives states. Raises `ToolMissing` if a package that it needs is not installed."""
     try:
-        derived: Derived = getattr(import_module(module), function)(operations, records)
+        derived: Derived = call_at(derive, operations, records)
     except ModuleNotFoundError as error:
         raise ToolMissing(f"{error.name} (for this lab)", f"scripts/setup --{error.name}") from error
     return derived
 
 
-def stand_in(path: Path) -> str:
-    """The text of a module that the harness puts in the place of a submission's part, without annotations and imports.
+def stand_in(path: Path, *classes: str) -> str:
+    """Return the source of classes of a module, without annotations: they replace the submission's classes.
 
-    "" where copies of the grader for students do not have it.
+    Returns "" if the module does not exist: copies of the grader for students do not have it.
     """
     if not path.exists():
         return ""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    nodes: list[ast.stmt] = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name in classes]
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
             for argument in node.args.args:
                 argument.annotation = None
-    tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom)]
-    return ast.unparse(tree)
+    return ast.unparse(ast.Module(nodes, []))
 
 
 COMMAND = "python3 -m pytest repro.py"
-"""Run beside the submission."""
+"""The command to run next to the submission."""
 
 _SECONDS = 10
 _HELPERS = f'''
@@ -134,7 +131,7 @@ if __name__ == "__main__":
 
 
 def reproduce(driver: PythonDriver, case: Case, operation: int) -> str:
-    """Return the case up to and including that operation (counted from 0) as a pytest file."""
+    """Return the case up to and including operation `operation` (counted from 0) as a pytest file."""
     operations, name = case.trace.operations[: operation + 1], re.sub(r"\W", "_", case.name)
     record = json.loads(case.expected.records[operation])
     head = [
@@ -183,7 +180,7 @@ def _call(driver: PythonDriver, operation: Operation, reply: Mapping[str, Any], 
 
 
 def _argument(objects: Objects | None, value: Any) -> str:
-    """An argument as Python: [world.blocks[3], world.blocks[1]] for [3,1]."""
+    """Return an argument as Python: [world.blocks[3], world.blocks[1]] for [3,1]."""
     if objects is None:
         return repr(list(value) if isinstance(value, tuple) else value)
     attribute, several = objects
@@ -193,24 +190,24 @@ def _argument(objects: Objects | None, value: Any) -> str:
 
 
 Described = Mapping[str, Any]
-"""A decoded record, of a program or of the reference."""
+"""A decoded record of a program or of the reference."""
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return a dict as it is, nothing for anything else."""
+    """Return a dict, or {} for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> Sequence[Any]:
-    """Return a list as it is, nothing for anything else."""
+    """Return a list, or [] for any other value."""
     return value if isinstance(value, list) else []
 
 
 def state_of(record: Described, name: str) -> object:
-    """Return a part of the state of a record; None where there is none."""
+    """Return a part of the state of a record, or None."""
     return as_mapping(record.get("state")).get(name)
 
 
 def reply_of(record: Described) -> object:
-    """Return what the call returned; None where it raised."""
+    """Return what the call returned; None if it raised."""
     return as_mapping(record.get("reply")).get("returned")

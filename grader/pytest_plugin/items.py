@@ -1,4 +1,4 @@
-"""Cases and labelled submissions as pytest items (see grader.pytest_plugin.plugin)."""
+"""Cases and labelled submissions as pytest items (see grader.pytest_plugin)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.case_selection import CaseSelection, select_cases
+from grader.assignment.case_files import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.samples import PATCH, covering_samples, label_of
 from grader.core.case import Case
@@ -26,13 +26,13 @@ _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
 SHARE = 20
-"""Of the random traces of a case a sample is played with one in so many, but with --all-samples; the first accepted one
-of a lab with all. What all of them cost is mostly time, and a mistake that we know must be found by cases that somebody
-wrote, or by few traces."""
+"""A sample plays only the first 1/SHARE of the random traces of a case. With --all-samples, and for the first accepted
+sample of a lab, all traces are played. Playing all takes much time, and written cases or few traces must find every
+known mistake."""
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Return the collector of a file below `cases/` or `submissions/`; None for a file that is no item."""
+    """Return the collector of a file below `cases/` or `submissions/`; None for a file that is not an item."""
     place = path.relative_to(_ROOT)
     top, name = place.parts[:2]
     if name not in present() or path.name in _NOT_CASES:
@@ -48,7 +48,7 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 
 
 def _is_graded(lab: Lab, sample: Path, config: pytest.Config) -> bool:
-    """Whether a sample covers something, all of them are to be graded, or it is below a path that was given."""
+    """Whether to grade a sample: it is in the covering set or below a path of the command line, or all are graded."""
     if config.getoption("--all-samples") or sample in _covering(lab.name):
         return True
     given = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.invocation_params.args)
@@ -61,7 +61,7 @@ def _covering(lab: str) -> frozenset[Path]:
 
 
 class OneItemFile(pytest.File):
-    """A case file, or the file of a labelled submission: one item."""
+    """A case file or the file of a labelled submission. It has one item."""
 
     def __init__(self, *, lab: Lab, item: type[CaseItem], label: str, **rest: Any) -> None:
         super().__init__(**rest)
@@ -73,14 +73,14 @@ class OneItemFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case: run with the submission of --submission, else with the accepted samples."""
+    """One case: played by the submission of --submission, else by the accepted samples."""
 
     def __init__(self, *, lab: Lab, **rest: Any) -> None:
         super().__init__(**rest)
         self.lab = lab
 
     def runtest(self) -> None:
-        """Grade these submissions and check the result of this case."""
+        """Grade the submission or the accepted samples, and check the result of this case."""
         case = case_files.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
         submission = self.config.getoption("--submission")
         if submission is None:
@@ -91,7 +91,7 @@ class CaseItem(pytest.Item):
             _demand(graded(self.lab.name, Path(submission)), case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """Return only the message: the place in this plugin where it was raised is of no use to a reader."""
+        """Return only the message of an error. The line of this plugin that raised it does not help a reader."""
         if isinstance(excinfo.value, CaseFailed | GraderError):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo, style))
@@ -102,7 +102,7 @@ class CaseItem(pytest.Item):
 
 
 class SampleItem(CaseItem):
-    """A labelled submission: its verdict, the rule that loses points, the points that it keeps. No stage may fail."""
+    """A labelled submission: its verdict, points and the rule that loses points must be right. No stage may fail."""
 
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
@@ -127,12 +127,12 @@ class SampleItem(CaseItem):
 
 
 class CaseFailed(Exception):
-    """A submission does not do what the item demands."""
+    """A submission does not have the result that the item demands."""
 
 
 @cache
 def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
-    """Grade a submission, once per process; of random traces a sample plays one in `share`."""
+    """Grade a submission, once per process. All but the first accepted sample play 1/`share` of the random traces."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
     shortens = path.is_relative_to(_ROOT / "submissions") and path != accepted_samples(lab)[0]
@@ -150,22 +150,22 @@ def _part(lab: str) -> CaseSelection:
 
 
 def _shortened(case: Case, share: int) -> Case:
-    """Return a case of random traces with the first of them."""
+    """Return the case with the first 1/`share` of its random traces, rounded up."""
     if case.generated is None:
         return case
     return replace(case, generated=case.generated.first(-(-len(case.generated.traces) // share)))
 
 
 def accepted_samples(lab: str) -> list[Path]:
-    """Return the accepted samples, except those that are accepted only with the tools of some machines."""
+    """Return the accepted samples, without those that are accepted only with the tools of some machines."""
     samples = sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
     return [sample for sample in samples if "elsewhere" not in label_of(sample)]
 
 
 def may_get(lab: Lab, label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
-    """Return the verdicts that a sample may get, each with the lowest and the highest points that it may keep.
+    """Return the verdicts that a sample may get, each with its lowest and highest allowed points.
 
-    They are the verdict of its folder and, with other tools than those of the labels, the verdicts in `elsewhere`.
+    These are its folder's verdict and, if its label is for other tools than this machine has, those in `elsewhere`.
     """
     verdicts = {expected: tuple(label["keeps"])}
     if not lab.labels_hold():
@@ -174,7 +174,7 @@ def may_get(lab: Lab, label: dict[str, Any], expected: Verdict) -> dict[Verdict,
 
 
 def _demand(record: Record, case: Case) -> None:
-    """Raise `CaseFailed` unless the case passed and is clean."""
+    """Raise `CaseFailed` unless the case passed without a leak or a memory error."""
     outcome = next((outcome for outcome in record.outcomes if outcome.case == case.name), None)
     if outcome is None:
         raise CaseFailed(f"{record.submission.name}: {_result(record)}")

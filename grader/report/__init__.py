@@ -11,14 +11,13 @@ from typing import Any
 
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.report.document import Document, Format, Gradebook, View, as_json, as_log
-from grader.report.released import released
+from grader.report.document import Document, Format, Gradebook, View, as_json, as_log, released
 
 __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradebook", "View"]
 
 
 def _in(module: str, function: str = "render") -> Any:
-    """Return a function of a module here, which is imported when that is called: few of them are in one process."""
+    """Return a function of a report module. The module is imported at the first call: a process needs few of them."""
 
     def call(*arguments: Any, **options: Any) -> Document:
         page: Document = getattr(import_module(f"{__name__}.{module}"), function)(*arguments, **options)
@@ -40,7 +39,7 @@ def _text(record: Record, view: View) -> Document:
 
 
 def _released(render: Format) -> Format:
-    """Return the format for records as their readers may see them."""
+    """Return the format that renders only the part of a record that its reader may see (`released`)."""
 
     def format_released(record: Record, view: View) -> Document:
         return render(released(record, view.audience), view)
@@ -75,7 +74,7 @@ GRADEBOOKS: dict[str, Gradebook] = {
 """The formats that make one file of many records."""
 
 LINE_BY_LINE = frozenset({"jsonl"})
-"""Gradebooks that contain whole records: the file of many records is the files of each, concatenated. The other
+"""Gradebooks that contain whole records. Files of single records may be concatenated to a file of many. The other
 gradebooks need only the points of a record (see `Result.brief`)."""
 
 DRAWN = {"text": Drawing.FIRST, "html": Drawing.ALL, "json": Drawing.ALL}

@@ -1,4 +1,4 @@
-"""Formats with one entry for each rule: Gradescope, Classroom 50, a GitHub job's summary; and what JUnit shares."""
+"""Formats with one entry for each rule: Gradescope, Classroom 50, a GitHub job's summary; and functions for JUnit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 from grader.core.record import Record, cases_that_cost
 from grader.core.verdict import Audience, Feedback, Outcome, RuleScore
 from grader.report import text
-from grader.report.document import Document, View, as_json, as_markdown
+from grader.report.document import Document, View, as_json, as_markdown, held_back
 from grader.report.page import Page
 from grader.report.phrases import decision_of, part_of, points_of, result_of, withheld_of
-from grader.report.released import held_back
 from grader.report.text import ReportPart
 from grader.report.trace import legend, show_case
 
@@ -28,7 +27,7 @@ _VARIABLES = {
 }
 
 _MOST_DETAILS = 20_000
-"""In characters. An escaped one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""
+"""The most characters. Escaped, one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""
 
 _TEMPLATE = """\
 ## {{ name }}: {{ result }}, {{ points }}
@@ -95,7 +94,7 @@ def _gradescope_test(record: Record, number: int, rule: RuleScore, audience: Aud
 def classroom50(record: Record, view: View) -> Document:
     """Return Classroom 50's `result.json`: whole points, one test for each rule.
 
-    Environment variables of the runner name classroom, assignment and submission. Without them those fields are left
+    Environment variables of the runner name classroom, assignment and submission. Without them these fields are left
     out, and Classroom 50's validator reports them. When the grader failed there is no score, and the runner says so.
     """
     result: dict[str, Any] = {"schema": "classroom50/result/v1"}

@@ -1,7 +1,7 @@
-"""A whole class on one web page, led by why submissions fail; then points, rules, cases and a table of students.
+"""A whole class on one web page: first why submissions fail, then points, rules, cases and a table of students.
 
-This page has the names of all students, a report only those of its own. So reports are in a folder apart (`STUDENTS`),
-which can be handed on as it is. The caller that writes this page in the folder `CLASS` also writes the reports there,
+This page has the names of all students, a report only those of its own. So reports are in another folder (`STUDENTS`),
+which can be handed on as it is. The caller writes this page in the folder `CLASS` and the reports in `STUDENTS`,
 under the names from `page_names`.
 """
 
@@ -10,27 +10,26 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome, RuleScore
-from grader.report.document import Document, View, web_page
+from grader.report.document import Document, View, released, web_page
 from grader.report.phrases import NOT_RUN, counted, decisions_of, kept_from, needs_person, points_lost, result_of
-from grader.report.released import released
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
 
 CLASS, STUDENTS = "class", "students"
-"""The folders of the page and of the reports, side by side."""
+"""The folder of the class page and, next to it, the folder of the reports."""
 SIMILAR = "similar"
-"""The folder in that of the page with the pairs of submissions that are alike."""
+"""The folder, inside the folder of the class page, with the pages of pairs of similar submissions."""
 
 _STEP = 5
-"""The points for which the chart has a bar."""
+"""The range of points that one bar of the chart covers."""
 _BAR, _GAP, _HEIGHT, _LEFT, _TOP = 30, 4, 140, 20, 24
 _MOST_NAME = 60
 _MOST_CAUSES = 8
@@ -47,11 +46,14 @@ class ClassNote:
     page: str
 
 
-def class_page(records: Iterable[Record], view: View, *, run: str = "", similar: ClassNote | None = None) -> Document:
+def class_page(
+    records: Iterable[Record], view: View, *, run: str = "", similar: ClassNote | None = None, distance: str = ""
+) -> Document:
     """Return the page for these records of a `run`, one record for each submission.
 
-    Students see no more of hidden cases than in their own report. Only one row is stored for each record, because all
-    records together would be large. `similar` says which submissions are alike, where they were compared.
+    A page for students shows no more of hidden cases than their reports do. Only one row is stored for each record: all
+    records together would be large. `similar` says which submissions are similar, if they were compared, and
+    `distance` how far the failing ones are from right.
     """
     seen = _Tally(view.audience)
     for record in records:
@@ -85,18 +87,19 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "", similar:
         students=rows,
         verdicts=sorted({row["verdict"] for row in rows}),
         similar=similar,
+        distance=distance,
     )
 
 
 def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
-    """Return a file name for each report, none of them that of the class's own page."""
+    """Return a file name for each report; none of them is the name of the class page."""
     return tuple(f"{stem}.html" for stem in file_stems(submissions, taken={"index"}))
 
 
 def file_stems(submissions: Iterable[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:
-    """Return a name for the file of each: unique on every file system, and never a path to another folder.
+    """Return the stem of a file name for each submission: unique on every file system, and never a path.
 
-    A name that says too little has a digest at its end, not a number: in a later class a number could be another's.
+    A shortened or repeated name gets a digest at its end, not a number, which another submission could have next time.
     """
     given = list(submissions)
     shortened = [re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") for name in given]
@@ -127,9 +130,9 @@ class _Failing:
     failing: int
     judged: int
     lost: float = 0.0
-    """The points that all of them together lost by it, approximately."""
+    """The points that all failing submissions together lost by it, approximately."""
     example: int = 0
-    """For a cause, the row of the submission that shows it: its first cause if possible, beside few others."""
+    """For a cause, the row of the best example: a submission with this as its first cause, and few other causes."""
 
     @property
     def share(self) -> float:
@@ -143,7 +146,7 @@ class _Tally:
     def __init__(self, audience: Audience) -> None:
         self.audience = audience
         self.rows: list[dict[str, Any]] = []
-        """What the table of students shows of each record."""
+        """For each record, the row in the table of students."""
         self._graded = 0
         self._judged: Counter[str] = Counter()
         self._failing: Counter[str] = Counter()
@@ -151,7 +154,7 @@ class _Tally:
         self._lost: dict[str, list[float]] = {}
         """The points lost by each cause, for each submission that has it."""
         self._examples: dict[str, tuple[tuple[bool, int, int], Cause]] = {}
-        """For each cause the best example: how good it is (its row comes last), and its words."""
+        """For each cause the best example: its rank, which ends with the example's row, and the cause in its words."""
 
     def add(self, record: Record) -> None:
         """Add a record to the counts and the rows."""
@@ -184,7 +187,7 @@ class _Tally:
         )
 
     def _add_causes(self, record: Record) -> tuple[str, ...]:
-        """Count the causes that the reader may see, and return their names: what identifies them, as one text."""
+        """Count the causes that the reader may see. Return their names: what identifies each cause, as one text."""
         seen = record.all_causes_for(self.audience)
         points: dict[str, float] = {}
         for place, cause in enumerate(seen):
@@ -197,7 +200,7 @@ class _Tally:
         return tuple(points)
 
     def causes(self) -> list[_Failing]:
-        """Return the causes, those that most submissions have first."""
+        """Return the causes; a cause that more submissions have comes first."""
         causes = [
             _Failing("cause", name, cause, len(self._lost[name]), self._graded, sum(self._lost[name]), example)
             for name, ((*_, example), cause) in self._examples.items()
@@ -205,7 +208,7 @@ class _Tally:
         return sorted(causes, key=lambda cause: (-cause.failing, -cause.lost, cause.name))
 
     def cases(self) -> list[_Failing]:
-        """Return the cases, those with the largest failing share first.
+        """Return the cases; a case with a larger failing share comes first.
 
         Only the case's own rule counts, so a leak that is seen in every case makes no case suspect.
         """
@@ -218,7 +221,7 @@ class _Tally:
     def rules(self) -> list[_Failing]:
         """Return the rules, sorted by the share of submissions that lost points of them.
 
-        A submission counts only when it has a score and a case was run: otherwise its points say nothing of a rule.
+        A submission counts only if it has a score and a case was run: otherwise its points say nothing about a rule.
         """
         by_rule: dict[str, list[RuleScore]] = {}
         for record in (row["record"] for row in self.rows if row["ran"] and row["record"].score is not None):
@@ -270,3 +273,64 @@ def _chart(records: Sequence[Record]) -> dict[str, Any]:
         "median": round(_LEFT + statistics.median(shares) * most / _STEP * (_BAR + _GAP), 1) if shares else None,
         "words": "; ".join(f"{bar['label']} points: {bar['number']}" for bar in bars if bar["number"]),
     }
+
+
+INDEX = "index.html"
+_MOST_LINES = 5_000
+_MOST_COLUMNS = 500
+"""The most lines and columns of a program on a page. The longest compared programs have hundreds of thousands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeProgram:
+    """One program of a pair."""
+
+    name: str
+    students: tuple[str, ...]
+    lines: tuple[str, ...]
+    share: float
+    """The share of this program that is also in the other program, 0 to 1."""
+    equal: Mapping[int, int]
+    """Maps the lines that are also in the other program to their lines there, both from 1."""
+
+
+AlikePair = tuple[AlikeProgram, AlikeProgram]
+"""The two programs of a pair, each with its share and lines that are also in the other program."""
+
+
+def percent(share: float) -> str:
+    """Return a share as whole percent, rounded down: only a program that is wholly in the other one has 100 %."""
+    return f"{int(100 * share + 1e-9)} %"
+
+
+def similar_pages(
+    pairs: Sequence[AlikePair], *, title: str, summary: str, skipped: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, Document]]:
+    """Yield (file name, page): first for the list of pairs, then for each pair.
+
+    `summary` says how many pairs there are. `skipped` has (name, reason) of each submission that was not compared.
+    """
+    names = (f"{first.name}--{second.name}" for first, second in pairs)
+    pages = [f"{stem}.html" for stem in file_stems(names, taken={"index"})]
+    rows = list(zip(pairs, pages, strict=True))
+    yield INDEX, web_page("similar", title=title, summary=summary, rows=rows, skipped=skipped, percent=percent)
+    for (first, second), page in rows:
+        yield (
+            page,
+            web_page(
+                "pair",
+                title=f"{first.name} and {second.name}",
+                sides=[("L", "R", first), ("R", "L", second)],
+                index=INDEX,
+                percent=percent,
+                shown=_shown,
+                most=_MOST_LINES,
+            ),
+        )
+
+
+def _shown(program: AlikeProgram) -> Iterator[tuple[int, str, int | None]]:
+    """Yield (number, text, number in the other program or None) for each line of the program that is shown."""
+    for number, line in enumerate(program.lines[:_MOST_LINES], start=1):
+        text = line if len(line) <= _MOST_COLUMNS else f"{line[:_MOST_COLUMNS]} ... (cut here)"
+        yield number, text, program.equal.get(number)

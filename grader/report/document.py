@@ -1,9 +1,9 @@
-"""What a report is, for whom it is shown, and the functions that create one.
+"""The types of a report and of its reader, and the functions that create a report's text.
 
-A `Document` is created here and by a `Page`, and nowhere else.
+Only this module and `Page` create a `Document`.
 
 A format is a function that returns a `Document`, so a format cannot leave values unescaped: it passes them to the
-function for its target, which escapes them. A test in `grader/tests/test_house.py` fails when other code creates one.
+function for its target, which escapes them. A test in `grader/tests/test_house.py` fails if other code creates one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import io
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grader.core.record import Record, Student, to_json
 from grader.core.sanitize import plain
-from grader.core.verdict import Audience
+from grader.core.verdict import Audience, Feedback, RuleScore
 from grader.report.escape import (
     csv_cell,
     escape,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _SCRIPTS = {"submission": "steps.js", "class": "table.js", "kills": "kills.js"}
-"""The scripts of pages that have one."""
+"""The script of each page that has a script."""
 _SHELL = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -71,10 +71,10 @@ class View:
     instructor: bool = False
     width: int = 100
     height: int = 0
-    """The number of rows of the terminal; 0: the report goes elsewhere."""
+    """The number of rows of the terminal; 0 if the report does not go to a terminal."""
     colour: bool = False
     everything: bool = False
-    """Whether to show every cause in full, in the format that also has a short version."""
+    """Whether to show every cause in full (`--all`). Only the format `text` has a shorter version."""
     workflow: bool = False
     """Whether the report goes to the log of a GitHub workflow, where a line can be a command."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Format(Protocol):
 
 
 class Gradebook(Protocol):
-    """Makes one file of many records: points by student, without what a case does, or the records themselves."""
+    """Makes one file of many records: points by student without any case's content, or the records themselves."""
 
     def __call__(self, records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
         """Return a row for each student; `missing` are those who submitted nothing. Records are read one by one."""
@@ -154,7 +154,7 @@ def as_html(template: str, **values: object) -> Document:
 
 
 def as_markdown(template: str, **values: object) -> Document:
-    """Do the same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
+    """Fill a Jinja template for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`, not backticks."""
     return Document(_compiled(template, _markdown_value).render(values))
 
 
@@ -201,7 +201,7 @@ def as_gnu_message(kind: str, message: str, file: str, *place: int | None) -> Do
 def as_log(text: str) -> Document:
     """Return a text for the log of a GitHub workflow, which does not execute commands in it.
 
-    Only a random token ends this state, so the text cannot end it.
+    Commands stay switched off until a line with a random token, which the text cannot contain.
     """
     token = secrets.token_hex(16)
     body = text if text.endswith("\n") else text + "\n"
@@ -238,3 +238,51 @@ def _read(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+_WORDS = {
+    Feedback.RULES: "Only the points of each rule are shown for this hand-in.",
+    Feedback.SCORE: "Only the score is shown for this hand-in.",
+}
+
+
+def released(record: Record, audience: Audience) -> Record:
+    """Return the part of a record that this reader may see; `feedback` of the result says how large the part is."""
+    if audience is Audience.INSTRUCTOR or record.feedback is Feedback.FULL:
+        return replace(record, feedback=Feedback.FULL)
+    by_rule = record.feedback is Feedback.RULES
+    return replace(
+        record,
+        submission=replace(record.submission, source=()),
+        rules=tuple(map(_points_alone, record.rules)) if by_rule else (),
+        overrides=record.overrides if by_rule else (),
+        would_score=None,
+        would_rules=(),
+        causes=(),
+        stages=(),
+        outcomes=(),
+        findings=(),
+        advice=(),
+        pictures=(),
+        notation={},
+        output="",
+        unchecked="",
+        failed_stages=(),
+    )
+
+
+def _points_alone(score: RuleScore) -> RuleScore:
+    return RuleScore(
+        rule=score.rule,
+        title=score.title,
+        handout=score.handout,
+        points=score.points,
+        max_points=score.max_points,
+        cases=0,
+        passed=0,
+    )
+
+
+def held_back(record: Record) -> str:
+    """Return the sentence that the reader sees only a part of the record; "" if the reader sees everything."""
+    return _WORDS.get(record.feedback, "")

@@ -1,4 +1,4 @@
-"""Escaping for each target: text that the target would interpret as its own syntax is written so that it is only shown.
+"""Escaping for each target: text that the target would take for its own syntax is written so that it is only shown.
 
 Each function is for one place in one target. Formats do not call them: the functions of `grader.report.document` and
 the terminal's `Page` do. Characters that no target can contain are already replaced, see `grader.core.sanitize`.
@@ -17,8 +17,8 @@ _MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _LINK = re.compile(r"(\\*)\](?=\()")
 _STARTS_LINK = "@#:"
-"""GitHub makes links of these before a name, a number or `//`. It does so after Markdown has become HTML, where
-character references are text again."""
+"""GitHub makes a link if one of these precedes a name, a number or `//`. This happens after Markdown has become HTML,
+where character references are text again."""
 
 
 def escape(text: str) -> str:
@@ -51,7 +51,7 @@ def markdown(text: str) -> str:
     """Escape text for GitHub's Markdown: a paragraph, a table cell, `<code>`, `<pre>`, but not code in backticks.
 
     Every mark becomes a character reference, which CommonMark never treats as structure or HTML. A zero-width space
-    prevents names, numbers and addresses from becoming links, as dependency bots do it.
+    prevents names, numbers and addresses from becoming links. Dependency bots use the same method.
     """
     return _MARKS.sub(_reference, plain(text))
 
@@ -96,7 +96,7 @@ def sarif_message(text: str) -> str:
 def inside_html(json: str) -> str:
     r"""Return JSON that is safe in a `<script>` and in the log of a workflow: without `<`, `##`, U+2028 and U+2029.
 
-    These occur only in the strings of JSON, and every JSON parser reads \u003c as the same text.
+    These occur only in the strings of JSON, and every JSON parser reads \u003c as `<`.
     """
     for mark, written in (("<", "\\u003c"), ("##", "#\\u0023"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
         json = json.replace(mark, written)

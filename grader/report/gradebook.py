@@ -20,7 +20,7 @@ from grader.report.phrases import NOT_RUN, decisions_of, kept_from, needs_person
 K = TypeVar("K")
 _Row = list[str | float | None]
 MISSING = "missing"
-"""Stands in place of a verdict: the student is in the roster, but submitted nothing."""
+"""Used instead of a verdict if a student is in the roster, but submitted nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,28 @@ class _GradeTable(Generic[K]):
         return as_csv([[*self.about, *titles, *[remark] * last], *rows])
 
 
-def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
+def own(
+    records: Iterable[Record], missing: Iterable[Student] = (), distances: Mapping[str, str] | None = None
+) -> Document:
     """Return the grader's own table: in each row verdict, points, the most likely cause, and points by rule.
 
-    A last column, where there is something to say, has what the score leaves out, or why there is none.
+    `distances` says by submission how many changes make it right; without it the table has no such column.
+
+    If a row needs a remark, a last column says what the score leaves out, or why there is no score.
     """
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
-    table: _GradeTable[str] = _GradeTable([*about, "complete", "overrides"])
+    table: _GradeTable[str] = _GradeTable([*about, "complete", "overrides", *["distance"] * (distances is not None)])
     for record in records:
         cause = record.first_cause.rule if record.first_cause is not None else ""
         result: _Row = [record.verdict.value, record.score, record.max_score, cause]
         result += ["yes" if record.complete else "no", _decided(record)]
+        result += [distances.get(record.submission.name, "")] if distances is not None else []
         points = {rule: points for (rule, _), points in _points(record).items()}
         for student in _students(record):
             about_it = [record.submission.name, *_known(student), *result]
             table.rows.append((about_it, points, _remark(part_of(record) or needs_person(record), kept_from(record))))
     for student in missing:
-        table.rows.append((["", *_known(student), MISSING, None, None, None, None, None], {}, ""))
+        table.rows.append((["", *_known(student), MISSING, *[None] * (len(table.about) - 6)], {}, ""))
     return table.document(table.columns(), "remark")
 
 
@@ -93,7 +98,7 @@ _TWO_CHARACTERS = "[\u3400-\u9fff\uac00-\ud7a3]{2}"
 """A whole name of two Chinese or Korean characters: the family name, then the given name."""
 
 _NO_ASSIGNMENT = "Override Grade: decided by people"
-"""A column whose name contains one of Canvas' own totals is no assignment (NON_ASSIGNMENT_COLUMN_HEADERS)."""
+"""Canvas takes no column for an assignment if its name contains "Override Grade" (NON_ASSIGNMENT_COLUMN_HEADERS)."""
 
 
 def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - they have no row
@@ -131,12 +136,12 @@ def _decided(record: Record) -> str:
 
 
 def _assignment(record: Record) -> str:
-    """Return the name of the record's column of points in Canvas."""
+    """Return the name of the column in Canvas that gets the record's points."""
     return f"{record.lab}, public part: {NOT_RUN}" if record.public_only else record.lab
 
 
 def _points(record: Record) -> dict[tuple[str, int], int]:
-    """Return the points by rule and the rule's maximum; empty when there is no score."""
+    """Map (rule, its maximum) to the points of the rule; {} if there is no score."""
     rules = judged(record) if record.score is not None else []
     return {(rule.rule, rule.max_points): rule.points for rule in rules}
 
@@ -152,7 +157,7 @@ def _known(student: Student) -> _Row:
 def _person(student: Student) -> _Row:
     """Return first and last name, from `Last, First`, `First Last` or two Chinese or Korean characters, and the rest.
 
-    Any other name of one word is a first name, because it is unknown which part of it is the family name.
+    Any other name of one word becomes the first name, because it is unknown which part of it is the family name.
     """
     last, comma, first = student.name.partition(",")
     if not comma and re.fullmatch(_TWO_CHARACTERS, student.name.strip()):

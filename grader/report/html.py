@@ -8,18 +8,17 @@ from typing import Any
 from grader.core.record import Record, hidden_losses
 from grader.core.verdict import Advice, Audience, Cause, Finding, SourceLine, Tool, Verdict
 from grader.report import phrases
-from grader.report.document import Document, View, web_page
-from grader.report.hidden import hidden_head, sentences, titles, what_to_do
+from grader.report.document import Document, View, held_back, web_page
 from grader.report.picture import drawn
+from grader.report.problems import hidden_head, sentences, titles, what_to_do
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next
-from grader.report.released import held_back
 from grader.report.start_here import coloured, focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
 
 _MOST_CAUSES = 6
 _MOST_TITLES = 12
 _MOST_SAID = 6
-"""The most messages shown at one line of the source."""
+"""The most messages that are shown at one line of the source."""
 
 _OURS = {Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
 
@@ -76,7 +75,7 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
 
 
 def _card(record: Record, cause: Cause) -> dict[str, object]:
-    """Return a cause, the case that shows it, and the pictures of that case."""
+    """Return the values for one cause on the page: the case that shows the cause, and the pictures of this case."""
     outcome, *others = map(record.outcome, cause.cases)
     first, number = record.first_finding(outcome), cause.operation
     picture = next((drawing for drawing in record.pictures if drawing.case == outcome.case), None)
@@ -107,7 +106,7 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
 
 
 def _hidden(record: Record, audience: Audience) -> dict[str, object]:
-    """Return what hidden cases cost, and for each rule the titles and what to read; nothing if they cost nothing."""
+    """Return what hidden cases cost, and for each rule the titles and what to read; {} if they cost no points."""
     losses = hidden_losses(record, audience)
     rules = [(loss.rule, titles(loss.outcomes, _MOST_TITLES), sentences(loss, _MOST_TITLES)) for loss in losses]
     return {"head": hidden_head(record, audience), "what": what_to_do(losses), "rules": rules} if losses else {}
@@ -135,12 +134,12 @@ def _name(record: Record, tool: Tool) -> str:
 
 
 def _message(finding: Finding) -> str:
-    """Return what is wrong, and what to look at."""
+    """Return in words what a finding says is wrong, and what the student should look at."""
     return f"{finding.message.removesuffix('.')}. {finding.hint}" if finding.hint else finding.message
 
 
 def _line(record: Record, source: tuple[SourceLine, ...]) -> int:
-    """Return the line number in the shown source, 0 when the place is not in it."""
+    """Return the line number of a place in the shown source; 0 if the place is not in this source."""
     submission = record.submission
     if not source or source[0].file != submission.source_file or not submission.source:
         return 0

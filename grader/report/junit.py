@@ -16,9 +16,8 @@ from xml.etree import ElementTree as ET
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome, RuleScore, Verdict
 from grader.report.by_rule import case_in_full, judged, not_run, rule_summary
-from grader.report.document import Document, View, as_xml
+from grader.report.document import Document, View, as_xml, held_back
 from grader.report.phrases import decision_of, points_of, result_of
-from grader.report.released import held_back
 
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """The elements that say how a case ended, and the attributes that count them. A case without any of them passed."""
@@ -46,7 +45,7 @@ def render(record: Record, view: View) -> Document:
 
 
 def _score_alone(record: Record) -> ET.Element:
-    """Return a suite with the score, for a reader who may not see more; it passes with all points."""
+    """Return a suite with the score only, for a reader who may not see more. The suite passes with all points."""
     suite = ET.Element("testsuite", name="score")
     case = ET.SubElement(suite, "testcase", classname="score", name=points_of(record))
     if not record.verdict.passed:
@@ -61,12 +60,12 @@ class _Suites:
     def __init__(self, record: Record, audience: Audience) -> None:
         self.record, self.audience = record, audience
         self.shown = {cause.cases[0] for cause in record.causes_for(audience)}
-        """The cases that represent their causes and are shown in full; the others say only what is wrong."""
+        """The cases that represent their causes and are shown in full. Other cases say only what is wrong."""
 
     def suite(self, rule: RuleScore) -> ET.Element:
         """Return the suite of a rule with its points and cases.
 
-        It has an entry for the rule itself when the rule has no cases, or lost points although all of them passed.
+        The suite has an entry for the rule itself if the rule has no cases, or lost points although all cases passed.
         """
         suite = ET.Element("testsuite", name=rule.rule)
         properties = ET.SubElement(suite, "properties")
@@ -83,7 +82,7 @@ class _Suites:
         return suite
 
     def _names(self, outcomes: list[Outcome]) -> Iterator[str]:
-        """Yield a unique title for each case, because GitLab drops a case whose name another case has."""
+        """Yield a unique title for each case, because GitLab drops a case with the name of another case."""
         seen: Counter[str] = Counter()
         for outcome in outcomes:
             seen[outcome.title] += 1
@@ -103,8 +102,8 @@ class _Suites:
     def _case(self, case: ET.Element, outcome: Outcome, settled: str) -> None:
         """Fill the element of a case, which fails when it costs points of its rule.
 
-        What it costs other rules is shown in their suites. Where people gave the rule all its points, a failing case is
-        marked as skipped, with their decision (`settled`).
+        Points that the case costs other rules are in their suites. If people gave the rule all its points, a failing
+        case is marked as skipped, with their decision (`settled`).
         """
         hidden = outcome.hidden_from(self.audience)
         if outcome.passed:

@@ -1,4 +1,4 @@
-"""Which program fails which case, as one web page: a row for each program, a column for each case, sums at the edges.
+"""A web page that shows which program fails which case: a row for each program, a column for each case, and sums.
 
 It is for instructors: it names hidden cases. There may be a thousand programs and some hundred cases, so a cell is a
 few pixels; the page names program and case under the pointer.
@@ -17,13 +17,13 @@ from grader.report.document import Document, web_page
 from grader.report.phrases import counted
 
 _LEFT, _TOP, _BAR = 230, 230, 50
-"""The width of the names of groups, the height of those of rules with the bars, and the length of the longest bar."""
+"""Pixels: the width of groups' names, the height of rules' names with their bars, the length of the longest bar."""
 _WIDTH = 1060
 """The width that all cells share, in pixels."""
 _SMALLEST, _LARGEST = 4, 9
-"""The sides of a cell."""
+"""The smallest and the largest side of a cell, in pixels."""
 _NARROWEST, _GAP = 15, 4
-"""The least size of a group, so that its name fits, and the space behind it."""
+"""The least size of a group, so that its name fits, and the space after the group, in pixels."""
 
 _Item = TypeVar("_Item")
 
@@ -34,12 +34,12 @@ class MatrixProgram:
 
     name: str
     group: str
-    """For a sample the rule or verdict that it is labelled with, for a mutant the program from which it comes."""
+    """For a sample the rule or verdict in its label, for a mutant the program from which it was made."""
     mutant: bool
     fails: frozenset[str]
-    """The names of the cases that it fails."""
+    """The names of the cases that the program fails."""
     trace: tuple[str, ...] = ()
-    """For a mutant that passes every case: calls that tell it from a right program, where a search has some."""
+    """For a mutant that passes every case: calls on which it differs from a right program, if a search found any."""
 
 
 def kill_matrix(
@@ -52,7 +52,7 @@ def kill_matrix(
 ) -> Document:
     """Return the page of an assignment.
 
-    `sole` has the rules of which one case alone catches anything, with that case; without the `redundant` cases every
+    `sole` maps each rule that only one case guards to this case. Without the `redundant` cases the cases of every
     rule would catch the same programs.
     """
     kills = Counter(name for program in programs for name in program.fails)
@@ -100,7 +100,7 @@ def kill_matrix(
 
 
 class _Band(NamedTuple):
-    """A group of cases or programs along an edge of the matrix, each item with the place where its cells begin."""
+    """A group of cases or programs along an edge of the matrix: each item, and the place where its cells begin."""
 
     name: str
     start: int
@@ -135,7 +135,7 @@ def _path(program: MatrixProgram, columns: Sequence[_Band], cell: int) -> str:
 
 
 def _guarded(column: _Band, programs: Sequence[MatrixProgram]) -> tuple[int, int, int]:
-    """Return how many programs fail a case of a rule, how many of its labelled ones do, and how many those are."""
+    """Return how many programs fail a case of a rule, how many with its label do, and how many have its label."""
     fails = [(program, any(case.name in program.fails for case, _ in column.places)) for program in programs]
     labelled = [failed for program, failed in fails if not program.mutant and program.group == column.name]
     return sum(failed for _, failed in fails), sum(labelled), len(labelled)

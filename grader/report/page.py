@@ -15,9 +15,9 @@ from grader.report.escape import cells, escape
 
 _LEAST_WIDTH = 40
 _LEAST_ROOM = 18
-"""The fewest columns that a paragraph has for its words after the first line, however large `hang` is."""
+"""The fewest columns for the words of a paragraph in lines after the first, however large `hang` is."""
 _LEAST = 3
-"""The fewest lines to which a section is cut."""
+"""No section is cut to fewer lines than this."""
 _GLUE = "\u00a0"
 """A space at which no line is broken."""
 
@@ -90,7 +90,7 @@ class Page:
         self.crop(line)
 
     def crop(self, *parts: str | Span, indent: int = 0) -> None:
-        """Write one line, cut off at the width of the page."""
+        """Write one line, and cut it off at the width of the page."""
         text, styles = _joined(parts)
         if cells(text) > self.width - indent:
             end = _fitting(text, self.width - indent - 1)
@@ -135,27 +135,27 @@ def _painted(text: str, style: Style) -> str:
 
 
 def strong(text: str) -> Span:
-    """Text that the reader should notice first."""
+    """Return a text in the style for what the reader should notice first."""
     return Span(text, Style.STRONG)
 
 
 def dim(text: str) -> Span:
-    """Text that the reader may skip."""
+    """Return a text in the style for what the reader may skip."""
     return Span(text, Style.DIM)
 
 
 def good(text: str) -> Span:
-    """Text that says what is right."""
+    """Return a text in the style for what is right."""
     return Span(text, Style.GOOD)
 
 
 def bad(text: str) -> Span:
-    """Text that says what is wrong."""
+    """Return a text in the style for what is wrong."""
     return Span(text, Style.BAD)
 
 
 def glued(text: str) -> str:
-    """Return the text as one word, which is moved to the next line as a whole."""
+    """Return the text with spaces at which no line is broken."""
     return text.replace(" ", _GLUE)
 
 
@@ -189,7 +189,7 @@ def _joined(parts: Iterable[str | Span]) -> tuple[str, list[Style]]:
 
 
 def _fitting(text: str, room: int) -> int:
-    """Return how many of its first characters fit into `room` columns."""
+    """Return how many characters at the start of the text fit into `room` columns."""
     if text.isascii():
         return min(room, len(text))
     columns = accumulate(map(cells, text))
@@ -202,15 +202,15 @@ Draw = Callable[[Page], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a page. The one with the highest `rank` is the first to be shortened."""
+    """A part of a page. The section with the highest `rank` is shortened first."""
 
     rank: int
     versions: tuple[Draw, ...]
-    """Versions of the same content, each in fewer lines than the one before."""
+    """Versions of the same content, each in fewer lines than the version before."""
     whole: Draw | None = None
-    """The version without any limit, where it is not the first one."""
+    """The version without any limit, if this is not the first version."""
     optional: bool = False
-    """Whether it is left out when even the shortest versions of all sections take too many lines."""
+    """Whether the section is left out if even the shortest versions of all sections take too many lines."""
     least: Draw | None = None
     """The version for a page without optional sections that still has too many lines."""
 
@@ -218,9 +218,9 @@ class Section:
 def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> None:
     """Write the sections one below the other, in `screen` lines if shorter versions can achieve that.
 
-    The sections take their next version in turn, until all fit. There are never more than `most` lines: what has more
-    is cut. Where the screen is all there is (`screen` is `most`), optional sections are left out before, the one with
-    the highest rank first, and then the others take their least version.
+    The sections take their next version in turn, until all fit. There are never more than `most` lines: longer sections
+    are cut. If `screen` equals `most`, the page must fit the screen: before anything is cut, optional sections are left
+    out, the section with the highest rank first, and after this the other sections take their `least` version.
     """
     drawn = [_drawn(page, section.versions[0]) for section in sections]
     in_turn = sorted(range(len(sections)), key=lambda place: -sections[place].rank)
@@ -237,7 +237,7 @@ def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> N
 
 
 def _shorter(sections: Sequence[Section], in_turn: Sequence[int], *, is_all: bool) -> Iterator[tuple[int, Draw]]:
-    """Yield the place of a section and its next version, round by round; in the end, its last resort."""
+    """Yield the place of a section and its next version, round by round; if `is_all`, the last resorts of `fit` too."""
     for version in range(1, max((len(section.versions) for section in sections), default=0)):
         for place in in_turn:
             if version < len(sections[place].versions):

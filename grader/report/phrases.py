@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.core.optional_stages import OptionalStage
+from grader.core.errors import OptionalStage
 from grader.core.record import NEEDS_PERSON, Override, Record
 from grader.core.verdict import NOT_IMPORTED, Audience, Cause, RuleScore, Tool, Verdict
 
@@ -63,13 +63,13 @@ def needs_person(record: Record) -> str:
 
 
 def kept_from(record: Record) -> str:
-    """Return from which run of its class the result is kept; empty where it is of the run itself."""
+    """Return from which earlier run of the class the result is kept; "" if the submission is new in this run."""
     run = record.submission.kept_from
     return f"kept from run {run}: nothing newer was handed in" if run is not None else ""
 
 
 def incomplete_of(record: Record) -> str:
-    """Return the sentence that says why nothing is said of the points; empty when the grading was completed."""
+    """Return the sentence that says why the report has no points; "" if the grading was completed."""
     if record.complete:
         return ""
     return needs_person(record) or "Its grading did not come to its end, so nothing is said of its points."
@@ -91,7 +91,7 @@ def points_of(record: Record) -> str:
 
 
 def in_a_line(record: Record, audience: Audience) -> str:
-    """Return result and points, and the rule and the place to look at first, which a reader of this kind may see."""
+    """Return result and points, and the rule and place to look at first, as far as this reader may see them."""
     parts = [f"{result_of(record)}, {points_of(record)}"]
     if record.build_findings:
         first = record.build_findings[0]
@@ -122,12 +122,12 @@ def all_pass(record: Record) -> str:
 
 
 def cost_of(cause: Cause) -> str:
-    """Return what a cause costs. How many cases show it says nothing of its weight, so it is no part of a report."""
+    """Return what a cause costs. The number of its cases says nothing about the cost, so reports do not show it."""
     return f"costs {points_lost(cause.points)}"
 
 
 def points_lost(lost: float) -> str:
-    """Return a cost in words. It is a whole number of points, of which a small cause may have none."""
+    """Return a cost in words, as a whole number of points. The number may be 0 for a small cause."""
     return counted(round(lost), "point") if round(lost) else "less than a point"
 
 
@@ -137,14 +137,14 @@ def counted(number: int, word: str) -> str:
 
 
 def withheld_of(score: RuleScore) -> str:
-    """Return why points of a rule are missing that no finding cost; empty when no such points are missing."""
+    """Return why points of a rule are withheld although no finding cost them; "" if none are withheld."""
     if not score.withheld or score.points == score.max_points:
         return ""
     return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules are right"
 
 
 def failures_of(record: Record, audience: Audience) -> Iterator[str]:
-    """Yield what the report lacks because a stage of the grading failed; students learn only that it did."""
+    """Yield what the report lacks because a stage of the grading failed. Students do not see the stage's error."""
     if audience is Audience.INSTRUCTOR:
         for failure in record.failed_stages:
             yield f"{_NOT_DONE[failure.stage]}: {failure.error[:_MOST_OF_ERROR]}"
@@ -153,7 +153,7 @@ def failures_of(record: Record, audience: Audience) -> Iterator[str]:
 
 
 def decisions_of(record: Record) -> list[str]:
-    """Return one sentence for each decision; all points are those after it."""
+    """Return one sentence for each decision of people. All points in a report are those after the decisions."""
     return [said_of(override) for override in record.overrides]
 
 
@@ -164,12 +164,12 @@ def said_of(override: Override) -> str:
 
 
 def decision_of(record: Record, rule: str) -> str:
-    """Return the decision about one rule; "" when there is none."""
+    """Return a sentence with the decision of people about one rule; "" if there is none."""
     return next((said_of(override) for override in record.overrides if override.rule == rule), "")
 
 
 def graded_how(record: Record) -> Iterator[tuple[str, str]]:
-    """Return tools, protection and seed, each with its label."""
+    """Yield (label, text) for the tools, the protection and the seed of a grading."""
     environment, protection = record.environment, record.protection
     active = f": {', '.join(protection.active)}" if protection.active else ""
     for label, text in (
@@ -187,7 +187,7 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def slowness(pace: float) -> str:
-    """Return a sentence on a machine that is slower than usual; "" for any other."""
+    """Return a sentence about a machine that is slower than usual; "" for any other machine."""
     times = f"{pace:.0f}" if pace > _CLEARLY_SLOWER else f"{pace:.1f}"
     return f"this machine is {times} times slower than usual, so time limits are longer" if pace > 1 else ""
 
@@ -200,5 +200,5 @@ def _memory(record: Record) -> str:
 
 
 def repro_name(record: Record) -> str:
-    """The name of the program, in the language of the submission."""
+    """Return the file name for the program that `grade repro` writes, in the language of the submission."""
     return f"repro{Path(record.submission.source_file).suffix}"

@@ -1,4 +1,4 @@
-"""A picture of a record as cells to draw, for the web page and for terminals: what is wrong, changed, and in words.
+"""A picture of a record as cells marked wrong or changed, and sentences on wrong rows, for web page and terminals.
 
 `drawn` returns every scene of a picture, `narrowed` what a report shows first of one of them: only the rows that the
 operation changed or had to change, without columns that say the same as their neighbour. Equal rows and columns are
@@ -26,7 +26,7 @@ _FEWEST_ALIKE = 3
 _MOST_NARROWED, _MOST_CELLS = 5, 12
 """The most rows of one panel of a narrowed scene, and the most cells in such a row if its cells have no names."""
 _LONG = r"-?\d{7,}"
-"""A number so long that it would leave no room for others."""
+"""Matches a number that is so long that it would leave no room for other cells."""
 _LONG_SHOWN = 5
 
 
@@ -63,12 +63,12 @@ _STYLES = {
 }
 
 _PRIORITY = {CellMark.FIRST: 2, CellMark.WRONG: 1, CellMark.CHANGED: 0, CellMark.NONE: 0}
-"""Which rows stay when there are too many."""
+"""If there are too many rows, those with the highest number stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCell:
-    """One cell in the three states. `mark` is that of the program's own."""
+    """One cell in the three states. `mark` is the mark of the cell in the program's own state."""
 
     before: str
     yours: str
@@ -82,11 +82,11 @@ class DrawnCell:
 
     @property
     def changed(self) -> bool:
-        """Whether the program's operation changed it."""
+        """Whether the program's operation changed the cell."""
         return self.yours != self.before
 
     def on(self, side: Side) -> tuple[str, CellMark]:
-        """Return the text and the mark in one state."""
+        """Return the text and the mark of the cell in one state."""
         had_to = CellMark.CHANGED if self.expected != self.before else CellMark.NONE
         return {
             Side.BEFORE: (self.before, CellMark.NONE),
@@ -113,13 +113,13 @@ class DrawnRow:
 
     @property
     def speaks(self) -> bool:
-        """Whether any cell of it is wrong, changed, or had to change."""
+        """Whether any cell of the row is wrong, changed, or had to change."""
         return any(cell.mark is not CellMark.NONE or cell.expected != cell.before for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnPanel:
-    """A part of the three states."""
+    """A part of the three states around an operation, with its rows."""
 
     title: str
     shape: PanelShape
@@ -132,7 +132,7 @@ class DrawnPanel:
 
     @property
     def scope(self) -> str:
-        """The object of several that the panel is a part of, such as "engine @2"; else empty."""
+        """If the state has several objects: the object to which the panel belongs, such as "engine @2"; else empty."""
         return self.title.rpartition(": ")[0]
 
     @property
@@ -147,7 +147,7 @@ class DrawnPanel:
         return {place for row in rows for place, cell in enumerate(row.cells) if cell.wrong}
 
     def cells(self, row: DrawnRow, side: Side) -> list[tuple[str, CellMark]]:
-        """Return a row as it is drawn in one state. Where cells have no names, empty ones at its end are dropped."""
+        """Return the cells of a row in one state. If cells have no names, empty cells at the end are dropped."""
         shown = [cell.on(side) for cell in row.cells]
         named = self.shape in (PanelShape.GRID, PanelShape.TREE)
         while shown and not named and not shown[-1][0] and shown[-1][1] in (CellMark.NONE, CellMark.CHANGED):
@@ -169,7 +169,7 @@ class DrawnScene:
 
     @property
     def sides(self) -> list[Side]:
-        """The states that exist: none before the first operation, none of a program that did not return."""
+        """The states that exist: the first operation has none before it, a call that did not return none after it."""
         before = [Side.BEFORE] if self.step.number > 1 else []
         return [*before, *([Side.YOURS] if self.reached else []), Side.EXPECTED]
 
@@ -230,7 +230,7 @@ def _merged_rows(rows: Sequence[StateRow | None]) -> Iterator[StateRow]:
 
 
 def _row(row: StateRow, *, named: bool) -> DrawnRow:
-    """Return the cells of a row. If they have no names, there is also a cell for each that the operation removed."""
+    """Return a row with its cells. If cells have no names, it also has the cells that the operation removed."""
     yours = row.expected if row.actual is None else row.actual
     before = yours if row.before is None else row.before
     if named:
@@ -250,7 +250,7 @@ def _row(row: StateRow, *, named: bool) -> DrawnRow:
 
 
 def _first(words: list[str], difference: Finding | None) -> list[str]:
-    """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
+    """Put the words of the first difference first. If no panel shows it (as for a reply), add a sentence about it."""
     place = tuple(f"{name}{end}" for name in _names(difference) for end in (":", " to "))
     named = [text for text in words if text.startswith(place)]
     # Differences of the first of several objects do not name it.
@@ -261,7 +261,7 @@ def _first(words: list[str], difference: Finding | None) -> list[str]:
 
 
 def _names(difference: Finding | None) -> tuple[str, ...]:
-    """Return the names of a difference's place in a picture: also "request a, blocks" for "request a: blocks"."""
+    """Return the names of a difference's field in a picture: "request a: blocks" may also be "request a, blocks"."""
     if difference is None or not difference.field:
         return ()
     return difference.field, difference.field.replace(": ", ", ", 1)
@@ -292,7 +292,7 @@ def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
 
 
 def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
-    """Return the place in the row; "" when the row has one cell, or cells without names."""
+    """Return the names of the columns at these places of a row; "" if the row has one cell, or cells without names."""
     if (len(row.cells) == 1 and panel.shape is not PanelShape.GRID) or places[-1] >= len(panel.columns):
         return ""
     first, last = (panel.columns[place] for place in (places[0], places[-1]))
@@ -301,10 +301,10 @@ def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
 
 
 def narrowed(scene: DrawnScene, first: Finding | None) -> DrawnScene:
-    """Return what the operation of a scene changed or had to change; there is no panel when that is nothing.
+    """Return the rows of a scene that the operation changed or had to change. Panels without such rows are left out.
 
-    One cell is marked as the first: the wrong cell that the difference `first` names, else the first wrong cell. Of
-    several objects (`DrawnPanel.scope`), one that stays as it was is shown by its values.
+    One cell is marked as the first: the wrong cell that the difference `first` names, else the first wrong cell. If
+    there are several objects (`DrawnPanel.scope`), the values of an unchanged object are shown.
     """
     panels = []
     speaking = {panel.scope for panel in scene.panels if any(row.speaks for row in panel.rows)}
@@ -334,7 +334,7 @@ def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[
 
 
 def _likeness(panel: DrawnPanel, row: DrawnRow, place: int, names: Sequence[str]) -> tuple[bool, int]:
-    """Return whether the names of a difference are those of a cell, and how much of them its row's name is."""
+    """Return whether a difference's `names` include the cell, and how many letters of them the row's name has."""
     rows = [f"{panel.scope}: {row.label}", f"{panel.scope}: "] if panel.scope else []
     rows = [label for label in (*rows, row.label) if label]
     column = _column(panel, row, [place])
@@ -348,7 +348,7 @@ def _with_mark(row: DrawnRow, at: int) -> DrawnRow:
 
 
 def merged_columns(panel: DrawnPanel, *, numbered_only: bool = False) -> DrawnPanel:
-    """Return the panel with neighbouring columns merged that are equal in all rows, and short labels below parents.
+    """Return the panel with equal neighbouring columns merged, and with labels that omit the name of the parent row.
 
     With `numbered_only`, only columns whose names differ in a number are merged.
     """
@@ -368,7 +368,7 @@ def merged_columns(panel: DrawnPanel, *, numbered_only: bool = False) -> DrawnPa
 
 
 def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
-    """Yield the rows. Below its parent's row, a label omits the parent's name."""
+    """Yield the rows. The label of a row below its parent's row omits the parent's name."""
     parent = ""
     for row in rows:
         head, colon, tail = row.label.rpartition(": ")
@@ -378,7 +378,7 @@ def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
 
 
 def _short(row: DrawnRow, *, named: bool) -> DrawnRow:
-    """Shorten a row without named cells, and long numbers but the first wrong one and those that should be there."""
+    """Shorten long numbers, except the first wrong and expected ones. If cells are not `named`, keep only the first."""
     return replace(row, cells=tuple(map(_short_cell, row.cells if named else row.cells[:_MOST_CELLS])))
 
 
@@ -393,10 +393,10 @@ def _short_number(text: str) -> str:
 
 
 def show_states(page: Page, scene: DrawnScene | None) -> None:
-    """Write what the operation with which the report begins left wrong, if that may be shown and was drawn.
+    """Write the states around the operation with which the report begins, if a `scene` is given and has a wrong cell.
 
-    A row of the table has one label and its cells in each state. When the table is too wide, the state before the
-    operation is left out, then what is right. When it is still too wide, nothing is written.
+    A row of the table has one label and its cells in each state. A table that is too wide is tried without the state
+    before the operation, then with wrong rows only, then without both. If it is still too wide, nothing is written.
     """
     if scene is None or not scene.is_wrong:
         return
@@ -420,7 +420,7 @@ def show_state(page: Page, panels: Sequence[DrawnPanel]) -> None:
 
 
 def _folded(panel: DrawnPanel) -> DrawnPanel:
-    """Return a panel without the middle of rows that have very many cells without names."""
+    """Return a panel in which rows with very many cells without names lack their middle."""
     gap = DrawnCell(before="...", yours="...", expected="...")
     long = [] if panel.columns else [row for row in panel.rows if len(row.cells) > _MOST_WHOLE]
     folded = {id(row): replace(row, cells=(*row.cells[: _MOST_WHOLE - 4], gap, *row.cells[-3:])) for row in long}
@@ -430,7 +430,7 @@ def _folded(panel: DrawnPanel) -> DrawnPanel:
 class _Table:
     """The panels of some states side by side, with the widths of the columns.
 
-    `titled`: panels have their titles, else only the first of each object has that one's name.
+    If `titled`, every panel has its title. Otherwise only the first panel of each object has one: the object's name.
     """
 
     def __init__(self, panels: Sequence[DrawnPanel], sides: Sequence[Side], *, titled: bool = False) -> None:
@@ -447,7 +447,7 @@ class _Table:
         self.width = _INDENT + widest + len(sides) * (len(_GAP) + self.side)
 
     def write(self, page: Page) -> None:
-        """Write the table, with the names of several states above it and the names of columns above their panel."""
+        """Write the table. Names of states (if several) are above the table, names of columns above their panel."""
         if len(self.sides) > 1:
             names = (strong(_GAP + pad(side, self.side)) for side in self.sides)
             page.crop(dim(" " * self.labels[0]), *names, indent=_INDENT)
@@ -466,7 +466,7 @@ class _Table:
                 page.write(dim(f"and {panel.omitted} rows more"), indent=_INDENT)
 
     def _line(self, page: Page, label: int, parts: list[Span]) -> None:
-        """Write a line. In a table of one state, one that is too long goes on below its cells."""
+        """Write a line. In a table of one state, a line that is too long continues below its cells."""
         if len(self.sides) > 1:
             page.crop(*parts, indent=_INDENT)
         else:
@@ -481,7 +481,7 @@ class _Table:
 
 
 def _widths(panel: DrawnPanel, sides: Sequence[Side]) -> list[int]:
-    """Return the widths of a panel's columns: each that of its name or of its widest cell in any state."""
+    """Return the width of each column of a panel: that of its name or of its widest cell, in any state."""
     rows = [panel.cells(row, side) for row in panel.rows for side in sides]
     shown = [[width_of(_marked(text, mark)) for text, mark in row] for row in rows]
     names = [len(name) for name in panel.columns]

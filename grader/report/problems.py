@@ -1,17 +1,21 @@
-"""The problems to fix, one by one, and formats that put a message at a line: GNU messages and GitHub annotations."""
+"""The problems to fix, one by one, and formats that put a message at a line: GNU messages and GitHub annotations.
+
+Of hidden cases that cost points a report shows rule and title, and what they test if no public case fails for the rule:
+a public case would show the student what to fix. The handout's sentences reveal no calls.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from grader.core.record import Override, Record, cases_that_cost, hidden_losses
+from grader.core.record import HiddenLoss, Override, Record, cases_that_cost, hidden_losses
 from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
 from grader.report.document import Document, View, as_command, as_gnu_message, as_log, joined
-from grader.report.hidden import titles
-from grader.report.phrases import cost_of, counted, no_points_of, points_of, result_of, said_of
+from grader.report.page import Page, dim, glued, strong
+from grader.report.phrases import cost_of, counted, no_points_of, points_lost, points_of, result_of, said_of
 from grader.report.progress import asked_now, is_for_later, is_in_unwritten
 from grader.report.trace import call_at
 
@@ -30,13 +34,13 @@ class Problem:
     cases: frozenset[str] = frozenset()
     source: tuple[SourceLine, ...] = ()
     is_note: bool = False
-    """Whether it costs no point, or no longer costs any."""
+    """Whether the problem costs no points, or no longer costs any."""
     settled_by: tuple[Override, ...] = ()
-    """The decisions because of which it no longer costs any."""
+    """The decisions of people because of which the problem no longer costs points."""
 
 
 def causes(record: Record, audience: Audience) -> Iterator[Problem]:
-    """Yield a problem for each cause, the diagnosed one first, then by cost; last, one per rule for hidden cases."""
+    """Yield a problem for each cause, in the order of the record; then one for each rule that hidden cases fail."""
     problems = []
     for cause in asked_now(record, record.causes_for(audience)):
         outcome = record.outcome(cause.cases[0])
@@ -69,7 +73,7 @@ def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
 
 
 def _settled(record: Record, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Make a problem a note when it costs nothing any more: people gave full points to all rules that it cost some."""
+    """Yield the problems. One that costs nothing now is a note: people gave all its rules their full points."""
     raised = [override for override in record.overrides if override.points > override.was]
     if not raised:
         yield from problems
@@ -92,7 +96,7 @@ def advised(record: Record) -> Iterator[Problem]:
 
 
 def decided(record: Record) -> Iterator[Problem]:
-    """Yield the decisions of people. One that took points is no note, because these points are missing like others."""
+    """Yield the decisions of people. A decision that took points is no note, because it cost points like a cause."""
     for override in record.overrides:
         is_note = override.points >= override.was
         yield Problem(rule=override.rule, message=said_of(override), kind="decided", is_note=is_note)
@@ -112,7 +116,7 @@ def _problem(outcome: Outcome, finding: Finding | None) -> Problem:
 
 
 def file_of(record: Record) -> str:
-    """Return the path of the graded file, seen from where the grader was called; the folder when there is no file."""
+    """Return the path of the graded file, relative to where the grader was called; the folder if there is no file."""
     return posixpath.normpath(posixpath.join(record.submission.name, record.submission.file))
 
 
@@ -125,7 +129,7 @@ def _building(record: Record) -> Iterator[Problem]:
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
     """Yield one problem for each rule: how many hidden cases cost its points, and their titles.
 
-    When no hidden case costs points, the failing ones that cost none are reported. For an unfinished file nothing is
+    If no hidden case costs points, failing hidden cases without a cost are reported. For an unfinished file nothing is
     reported, because its hidden cases fail for what public cases require too.
     """
     if record.is_unfinished:
@@ -145,7 +149,7 @@ def annotated(record: Record, view: View) -> Document:
     """Return workflow commands for GitHub: errors for causes, notices for what costs no point, and the points last.
 
     GitHub shows ten errors and ten notices of a step, so the most costly causes come first; the job's summary has the
-    rest. When the grader itself failed, an error that says so takes the place of the points.
+    other causes. If the grader itself failed, an error that says so replaces the points.
     """
     return joined(_commands(record, view))
 
@@ -180,8 +184,8 @@ def _place(record: Record, source: tuple[SourceLine, ...]) -> dict[str, str | in
 def gnu(record: Record, view: View) -> Document:
     """Return messages in the format of GNU compilers, for editors: `file:line:column: error: text [rule]`.
 
-    A problem without a known line is written without one, like a compiler's own messages that belong to no line.
-    Editors skip such messages. What costs no point (any more), and the points, are notes.
+    A problem whose line is unknown has no line number, like a compiler's own messages that belong to no line. Editors
+    skip such messages. Notes are the points, and problems that cost no point (any more).
     """
     messages = joined(_messages(record, view))
     return as_log(messages) if view.workflow else messages
@@ -195,3 +199,66 @@ def _messages(record: Record, view: View) -> Iterator[Document]:
         yield as_gnu_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
     points = no_points_of(record) if record.verdict.is_ours else points_of(record)
     yield as_gnu_message("note", f"{result_of(record)}, {points[0].lower()}{points[1:]}", file)
+
+
+def hidden_cases(page: Page, record: Record, audience: Audience, most: int) -> None:
+    """Write the section about hidden cases, with at most `most` titles and sentences for each rule."""
+    losses = _begun(page, record, audience)
+    column = max((len(loss.rule) for loss in losses), default=0)
+    for loss in losses:
+        page.crop(f"{loss.rule:{column}}  ", dim("; ".join(titles(loss.outcomes, most))), indent=2)
+        for sentence in sentences(loss, most):
+            page.write(dim(sentence), indent=4 + column, hang=6 + column)
+
+
+def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) -> None:
+    """Write the rules that lost points; add titles and sentences only for rules for which no public case fails."""
+    losses = _begun(page, record, audience)
+    others = [glued(loss.rule) for loss in losses if not loss.alone]
+    if others:
+        page.write(dim(f"rules: {', '.join(others)}"), indent=2, hang=4)
+    for loss in (loss for loss in losses if loss.alone):
+        page.write(strong(loss.rule), f": {'; '.join(titles(loss.outcomes, most))}", indent=2, hang=4)
+        for sentence in sentences(loss, most):
+            page.write(dim(sentence), indent=4, hang=6)
+
+
+def _begun(page: Page, record: Record, audience: Audience) -> list[HiddenLoss]:
+    """Write the beginning of the section, if hidden cases cost points. Return these losses by rule."""
+    losses = hidden_losses(record, audience)
+    if losses:
+        page.heading(hidden_head(record, audience))
+        page.write(what_to_do(losses), indent=2)
+    return losses
+
+
+def hidden_head(record: Record, audience: Audience) -> str:
+    """Return the heading: how many points hidden cases cost."""
+    return f"Hidden cases cost {points_lost(record.hidden_points(audience))} in all"
+
+
+def what_to_do(losses: list[HiddenLoss]) -> str:
+    """Return the advice to fix public cases that fail for the same rules or, if there are none, to read the handout."""
+    alone = [loss.rule for loss in losses if loss.alone]
+    begin = "What they do is not shown."
+    if not alone:
+        return f"{begin} Public cases of the same rules fail too; fix those first."
+    if len(alone) < len(losses):
+        return f"{begin} Fix the public cases first; points of {', '.join(alone)} are lost in hidden cases only."
+    return f"{begin} Only hidden cases cost points of these rules: read what the handout says."
+
+
+def titles(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:
+    """Yield the titles of the first `most` cases, then how many more cases there are."""
+    yield from dict.fromkeys(outcome.title for outcome in outcomes[:most])
+    if len(outcomes) > most:
+        yield f"and {len(outcomes) - most} more"
+
+
+def sentences(loss: HiddenLoss, most: int) -> list[str]:
+    """Return what the handout says about the cases, each sentence once; [] if a public case fails for the rule."""
+    if not loss.alone:
+        return []
+    if loss.handout:
+        return [f"handout: {loss.handout}"]
+    return list(dict.fromkeys(clause for outcome in loss.outcomes[:most] for clause in outcome.tested))[:most]

@@ -1,9 +1,16 @@
-"""How far an unfinished file is: which calls work, which are in work, and which are not written yet."""
+"""How far an unfinished file is, call by call, and what became of the causes of an earlier hand-in.
+
+A cause is fixed, new, or still there (see `Cause.identity`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
 from grader.core.record import Record, whole_points
-from grader.core.verdict import CallStage, Cause, Outcome, Stage, Verdict, Visibility
+from grader.core.verdict import Audience, CallStage, Cause, Outcome, Stage, Verdict, Visibility
+from grader.report.document import released
 from grader.report.page import Page, bad, dim, good
 from grader.report.phrases import points_lost
 
@@ -37,12 +44,12 @@ def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> boo
 
 
 def _words(outcome: Outcome, number: int | None) -> list[str]:
-    """Return the words of an operation as it is written, including the name of its call."""
+    """Return the words of an operation as a case file has it; one of them is the name of the call."""
     return next((step.call.split() for step in outcome.steps if step.number == number), [])
 
 
 def asked_now(record: Record, causes: list[Cause]) -> list[Cause]:
-    """Return the first cause, and of the others those that are more than a call that is not written yet."""
+    """Return the first cause, and those other causes that are not just a call that is not written yet."""
     return causes[:1] + [cause for cause in causes[1:] if not is_for_later(record, record.outcome(cause.cases[0]))]
 
 
@@ -53,7 +60,7 @@ def is_next(record: Record) -> bool:
 
 
 def by_task(record: Record) -> tuple[list[tuple[CallStage, str]], str]:
-    """Return what each call cost in public cases, in the handout's order, and what hidden cases cost; "" for nothing.
+    """Return what each call cost in public cases, in the handout's order, and what hidden cases cost ("": nothing).
 
     A case belongs to the call in which it first went wrong.
     """
@@ -92,3 +99,51 @@ def how_far_briefly(page: Page, record: Record) -> None:
         calls = ", ".join(call_stage.call for call_stage in record.stages if call_stage.stage is stage)
         if calls:
             page.write(f"{stage}: {calls}", indent=2, hang=4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """What became of a submission since an earlier hand-in. Pairs are (before, now)."""
+
+    submission: str
+    verdict: tuple[Verdict, Verdict]
+    score: tuple[int | None, int | None]
+    """The scores before and now; None for a record without a score."""
+    fixed: tuple[Cause, ...]
+    """The causes that only the earlier record has, with their costs there."""
+    new: tuple[Cause, ...]
+    still: tuple[Cause, ...]
+    """The causes that both records have, as they are in the later record."""
+
+    @property
+    def gain(self) -> int:
+        """The points gained; 0 if one of the two records has no score."""
+        before, now = self.score
+        return now - before if before is not None and now is not None else 0
+
+    @property
+    def differs(self) -> bool:
+        """Whether the submission became better or worse."""
+        return bool(self.gain or self.fixed or self.new or self.verdict[0] is not self.verdict[1])
+
+
+def progressed(before: Record, now: Record, audience: Audience) -> Progressed:
+    """Compare the records of two hand-ins, as far as this reader may see their causes."""
+    old, new = (_by_identity(released(record, audience).all_causes_for(audience)) for record in (before, now))
+    return Progressed(
+        submission=now.submission.name,
+        verdict=(before.verdict, now.verdict),
+        score=(before.score, now.score),
+        fixed=tuple(old[key] for key in old if key not in new),
+        new=tuple(new[key] for key in new if key not in old),
+        still=tuple(new[key] for key in new if key in old),
+    )
+
+
+def _by_identity(causes: Iterable[Cause]) -> dict[tuple[str, str, str], Cause]:
+    """Map `Cause.identity` to causes. Of causes with equal identity keep the first, with the sum of their points."""
+    merged: dict[tuple[str, str, str], Cause] = {}
+    for cause in causes:
+        first = merged.get(cause.identity)
+        merged[cause.identity] = cause if first is None else replace(first, points=first.points + cause.points)
+    return merged

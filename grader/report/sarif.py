@@ -1,7 +1,7 @@
 """SARIF 2.1.0: one run for each tool that was used, with its findings and their lines.
 
 A tool that found nothing has a run without results, which closes what an earlier run reported. Advice and decisions of
-people have runs of their own. What costs no point is never reported as an error.
+people have runs of their own. A problem that costs no point is never reported as an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ORDER = (Tool.BUILD, Tool.SCAN, Tool.REPLAY, Tool.MEMORY_CHECKER)
 
 
 def _tools(record: Record, problems: list[Problem]) -> Iterator[tuple[Tool, str, str]]:
-    """Yield what made findings, or would have, with its name and its version."""
+    """Yield the tools that looked for faults, each with its name and version, even if they found nothing."""
     environment = record.environment
     used = {used_tool.tool: used_tool for used_tool in environment.tools}
     wanted = {problem.tool for problem in problems}
@@ -89,7 +89,7 @@ def _rule(rule: RuleScore) -> dict[str, Any]:
 
 
 def _kind(kind: str) -> dict[str, Any]:
-    """Return the entry of a kind of advice, in the place of a rule."""
+    """Return the entry of a kind of advice, which the log has among its rules."""
     what = kind.replace("-", " ")
     return {
         "id": kind,
@@ -145,7 +145,7 @@ def _artifact(path: str) -> dict[str, str]:
 
 
 def _fingerprint(tool: str, problem: Problem) -> str:
-    """Return a hash of what stays the same when lines move, so that the same cause is not reported as new."""
+    """Return a hash of a problem without its lines, so that the same cause on another line is not reported as new."""
     functions = [line.function for line in problem.source]
     known = "\0".join([tool, problem.rule, problem.kind, *(functions or [problem.message])])
     return hashlib.sha256(known.encode()).hexdigest()[:16]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from grader.core.picture import ComparedChart, Picture
 from grader.core.record import Record, SmallestTrace
 from grader.core.verdict import NOT_IMPORTED, REFUSED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
-from grader.report.page import Page, bad, dim, glued, strong
+from grader.report.document import Document, View, held_back, released
+from grader.report.page import Page, bad, dim, glued, good, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
 from grader.report.picture import DrawnScene, drawn, narrowed
 from grader.report.progress import is_next
@@ -28,9 +29,9 @@ _MOST_EXCERPTS = 3
 """The most messages that are shown with their lines of source."""
 
 _AROUND = 2
-"""The number of lines shown before and after the line of a place."""
+"""The number of lines shown before and after a marked line."""
 _HARD_SPACES = {ord(space): ascii(space)[1:-1] for space in "\u00a0\u2007\u202f"}
-"""Characters that look like a space and are none for a compiler, such as \\xa0, which web pages and keyboards make."""
+"""Characters that look like a space but are none for a compiler, such as \\xa0, which web pages and keyboards make."""
 _WIDEST = 120
 """The number of characters shown of a line: the colouring is slow for long lines that are not C."""
 
@@ -40,7 +41,7 @@ _CAPTIONS = {
     _RETURNED: "The wrong value was returned here",
     _ALLOCATED: "The lost memory was allocated here",
 }
-"""The word before a line of the submission that belongs to a cause, and the longer one of a web page."""
+"""The caption of a line of the submission that belongs to a cause, in text and, longer, on a web page."""
 
 _WITH_MEANING = ("compiler", "linker")
 """Kinds of findings whose `field` says in one sentence what the message means."""
@@ -52,14 +53,14 @@ class Excerpt:
 
     place: SourceLine
     column: int
-    """The column of the place in its line as it is drawn, from 1; 0 when it is unknown."""
+    """The column of the place in its line as the line is drawn, from 1; 0 if the column is unknown."""
     lines: dict[int, str]
     in_comment: bool
     """Whether the lines begin within a comment."""
 
 
 def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
-    """Return the five lines around a place, None when it is not a line of the submission's source file."""
+    """Return the five lines around a place; None if the place is no line of the submission's source file."""
     submission = record.submission
     if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
         return None
@@ -74,7 +75,7 @@ def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
 
 
 def _drawn(text: str) -> str:
-    """Return a line as it is drawn: tab stops are four columns apart."""
+    """Return a line of source as reports draw it: tab stops are four columns apart."""
     return text.replace("\r", " ").replace("\n", " ").expandtabs(4).translate(_HARD_SPACES)[:_WIDEST]
 
 
@@ -122,7 +123,7 @@ class Focus:
     caption: str = _YOURS
     """What `source` is to the cause: one of `_CAPTIONS`."""
     hidden: bool = False
-    """Whether the reader may see no more of the case than its title."""
+    """Whether the reader may see only the title of the case."""
     case: str = ""
     """The place of the case, or the title of a hidden one."""
     steps: tuple[StepShown, ...] = ()
@@ -144,13 +145,13 @@ class Focus:
 
     @property
     def call(self) -> str:
-        """The operation that went wrong, with its number; empty when it is not shown."""
+        """The operation that went wrong, with its number; empty if the operation is not shown."""
         call = next((step.call for step in self.steps if step.number == self.number), "")
         return f"(operation {self.number}: {call})" if call else ""
 
 
 def focus(record: Record, audience: Audience) -> Focus | None:
-    """Return the focus of a record; None when there is nothing to correct, or nothing is known."""
+    """Return the focus of a record; None if there is nothing to correct, or no cause is known."""
     if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
         return None
     building = record.build_findings
@@ -244,7 +245,7 @@ def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
 
 
 def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | None:
-    """Return the scene of the operation that went wrong, narrowed; None where the picture does not show it."""
+    """Return the narrowed scene of the operation that went wrong; None if the picture does not show this operation."""
     first, number = record.first_finding(outcome), record.bad_operation(outcome)
     scenes = (scene for scene in drawn(picture, outcome, first) if scene.step.number == number)
     return next((narrowed(scene, first) for scene in scenes), None)
@@ -253,13 +254,14 @@ def _scene(picture: Picture, record: Record, outcome: Outcome) -> DrawnScene | N
 def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
     """Return the part of a hidden case's hint that a student may read: the sentences that reveal nothing of the case.
 
-    Calls, values, the field that differs and source lines would.
+    Sentences with calls, values, the field that differs or source lines are left out.
     """
     first = record.first_finding(outcome)
     seen = [first.field, first.expected, first.actual] if first is not None else []
     numbers = re.findall(r"-?\d+", " ".join([*seen, *(step.call for step in outcome.steps)]))
     calls = [step.call for step in outcome.steps if step.number == cause.operation]
-    secrets = {*seen, *numbers, *calls, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
+    parts = first.field.split(": ") if first is not None else ()
+    secrets = {*seen, *parts, *numbers, *calls, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
     words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
     sentences = re.split(r"(?<=[.?])\s+", cause.hint)
     return " ".join(text for text in sentences if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", text))
@@ -276,7 +278,7 @@ def start_here(
 ) -> None:
     """Write the section that a student reads first, with at most `most` messages of the compiler.
 
-    A `brief` one shows of the source only the line that it names, and not the case.
+    A `brief` section shows only one line of the source, and nothing of the case.
     """
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
@@ -358,3 +360,24 @@ def _write_cause(page: Page, shown: Focus, *, brief: bool) -> None:
                 "Smallest" if shown.smallest.is_smallest else "Smaller",
                 f"{'; '.join(shown.smallest.calls)}: {shown.smallest.sentence}",
             )
+
+
+def first_look(record: Record, view: View, still_running: Sequence[str]) -> Document:
+    """Return the page that `grade watch` shows while most of a grading still runs: the first cause so far, no points.
+
+    The record has public cases only (`grader.pipeline.first_look`); `still_running` names the cases that still run.
+    """
+    page = Page(view.width, colour=view.colour)
+    shown = released(record, view.audience)
+    name, rest = strong(record.submission.name), f". No score yet: {' and '.join(still_running)} still run."
+    if withheld := held_back(shown):
+        page.write(name, f": {withheld} It comes later: {' and '.join(still_running)} still run.", hang=2)
+        return page.text()
+    cases, wrong = counted(len(shown.outcomes), "public case"), sum(not outcome.clean for outcome in shown.outcomes)
+    seen = bad(f"{wrong} of {cases} went wrong") if wrong else good(f"nothing went wrong in {cases}")
+    page.write(name, ": ", seen, rest, hang=2)
+    first = focus(shown, view.audience)
+    start_here(page, shown, first, view.audience, brief=True)
+    if first is not None:
+        page.labelled("Case", first.case)
+    return page.text()

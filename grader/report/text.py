@@ -17,15 +17,14 @@ from typing import TypeVar
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Feedback, RuleScore, Tool, Verdict
 from grader.report import phrases, trace
-from grader.report.document import Document
+from grader.report.document import Document, held_back
 from grader.report.escape import escape_lines
-from grader.report.hidden import hidden_briefly, hidden_cases
 from grader.report.page import Draw, Page, Section, bad, dim, fit, glued, good, pad, strong, write_whole
+from grader.report.problems import hidden_briefly, hidden_cases
 from grader.report.progress import asked_now, how_far, how_far_briefly
-from grader.report.released import held_back
 
 _SCREEN = 68
-"""The lines that a report takes at most, if shorter versions of its sections can achieve that."""
+"""The most lines that a report takes, if shorter versions of its sections can achieve this."""
 
 _MOST = 80
 """The number of lines that a report never exceeds."""
@@ -36,7 +35,7 @@ _LEAST_ROWS = 16
 _MOST_NAMES = 3
 _MOST_TITLES = 12
 _EVERYTHING = 10_000
-"""No record has as many notes, pieces of advice, or lines of output."""
+"""A limit that no number of notes, pieces of advice or lines of output reaches."""
 _MORE = "--all"
 """The option that shows everything."""
 
@@ -49,7 +48,7 @@ _Size = TypeVar("_Size")
 
 
 class ReportPart(Enum):
-    """A part of the report that other formats show in their own way."""
+    """A part of this report that another format leaves out, because it shows the part otherwise or must not show it."""
 
     POINTS = auto()
     CASES = auto()
@@ -67,9 +66,9 @@ def render(
 ) -> Document:
     """Return the record as a page of text; no line is wider than `width` columns (at least 40).
 
-    The page fits a terminal of `height` rows and its prompt; it has at most 80 lines where `height` is 0, and with
+    The page fits a terminal of `height` rows and its prompt. It has at most 80 lines if `height` is 0. With
     `everything` no section has a limit. `audience` is "student" or "instructor".
-    Of hidden cases, students see only title and rule, and also the sentences of the handout that the cases test when
+    Of hidden cases, students see only title and rule, and also the sentences of the handout that the cases test if
     no public case fails for the rule.
     """
     page = Page(width, colour=colour)
@@ -119,9 +118,9 @@ class _TextReport:
 
     def what_is_wrong(self) -> Iterator[Section]:
         """Yield the sections of a submission that has something to correct, or whose points people decided."""
-        from grader.report.chart import show_charts  # noqa: PLC0415 - not where all is well
         from grader.report.picture import show_states  # noqa: PLC0415
         from grader.report.start_here import focus, start_here  # noqa: PLC0415
+        from grader.report.trace import show_charts  # noqa: PLC0415 - not where all is well
 
         record, audience, shown = self.record, self.audience, focus(self.record, self.audience)
 
@@ -176,7 +175,7 @@ class _TextReport:
             page.write(dim(f"... and {len(notes) - most} more notes"), indent=2)
 
     def held_back(self, page: Page) -> None:
-        """Write that not everything is shown, and the points of the rules."""
+        """Write that students see only a part of the report, and the points of the rules."""
         page.write(held_back(self.record), indent=2)
         rules = () if ReportPart.POINTS in self.without else self.record.rules
         if not rules:
@@ -197,7 +196,7 @@ class _TextReport:
         page.write(" ".join(filter(None, (record.closure, record.unchecked or memory, "Well done."))), indent=2)
 
     def cost(self, page: Page) -> None:
-        """Write below the cause to look at first what it costs, if the reader may see its case."""
+        """Write what the cause to look at first costs, if the reader may see its case."""
         record = self.record
         if not self.causes or not self._is_first(self.causes[0]):
             return
@@ -214,12 +213,12 @@ class _TextReport:
         return first is not None and first.cases[:1] == cause.cases[:1]
 
     def first(self, page: Page, fold: trace.Fold) -> None:
-        """Write the case of the first cause that the reader may see, where no other case is written in full."""
+        """Write the case of the first cause that the reader may see, and the meanings of its abbreviations."""
         self.first_uncut(page, fold)
         trace.legend(page, self.record, [self.record.outcome(self.causes[0].cases[0])], fold)
 
     def first_uncut(self, page: Page, fold: trace.Fold = trace.UNCUT) -> None:
-        """Write that case without the meanings of abbreviations."""
+        """Write the case of the first cause that the reader may see, without the meanings of abbreviations."""
         cause, outcome = self.causes[0], self.record.outcome(self.causes[0].cases[0])
         if self._is_first(cause):
             hidden = "  (hidden from students)" if outcome.hidden_from(Audience.STUDENT) else ""
@@ -233,7 +232,7 @@ class _TextReport:
     # ---------------------------------------------------------------- the other causes
 
     def other_causes(self, page: Page, most: tuple[int, int]) -> None:
-        """Write the causes after the first: two lines each, then one line each, then how many more."""
+        """Write the causes after the first: `most` in two lines and in one line, then the number of other ones."""
         if not self.others:
             return
         page.heading(_OTHER_FAILURES)
@@ -287,7 +286,7 @@ class _TextReport:
     # ---------------------------------------------------------------- points
 
     def points(self, page: Page) -> None:
-        """Write the rules that lost points, a line each, and the other rules in one line."""
+        """Write one line for each rule that lost points, and one line for all other rules."""
         page.heading("Points")
         if self._has_none_yet(page):
             return
@@ -309,7 +308,7 @@ class _TextReport:
         self._full_marks(page)
 
     def points_of_all(self, page: Page) -> None:
-        """Write one line for each rule; a negative number at its start is what is missing."""
+        """Write one line for each rule. A negative number at its start is the missing points."""
         page.heading("Points, rule by rule")
         if self._has_none_yet(page):
             return
@@ -326,7 +325,7 @@ class _TextReport:
             page.write(*parts, indent=2, hang=len(figures) + 2)
 
     def _has_none_yet(self, page: Page) -> bool:
-        """Write that no point is earned yet, where that is so."""
+        """If no point is earned yet, write this. Return whether it is so."""
         none_yet = not self.record.score and not self.record.overrides
         if none_yet:
             page.write("No rule has earned a point yet. That changes once the first cause is fixed.", indent=2)
@@ -372,7 +371,7 @@ class _TextReport:
             page.write(dim(f"... and {len(lines) - most} more lines"), indent=4)
 
     def end_briefly(self, page: Page) -> None:
-        """Write the first case as a program, how it was graded, and the score with its place."""
+        """Write commands that show the first case, how the submission was graded, and the last line with the score."""
         record = self.record
         self._reproduce(page)
         if record.unchecked and record.outcomes:
@@ -394,7 +393,7 @@ class _TextReport:
         self._last_line(page)
 
     def end(self, page: Page) -> None:
-        """Write the same in full: command, tools, protection and seed, then the commands that show the first case."""
+        """Write the end in full: command, tools, protection, seed, commands that show the first case, the last line."""
         page.heading("How it was graded")
         if command := self.record.environment.command:
             page.labelled("command", "")
@@ -420,7 +419,7 @@ class _TextReport:
             page.write(sentence, indent=2, hang=4)
 
     def _reproduce(self, page: Page) -> None:
-        """Write the commands that make a program of the first cause's shown case, when the reader may see one."""
+        """Write the commands that make a program of the first cause's shown case, if the reader may see this case."""
         record, causes = self.record, self.record.causes_for(self.audience)
         if not causes:
             return

@@ -1,12 +1,13 @@
-"""One case in full: its operations, the expected and the actual reply of each, and what went wrong first."""
+"""One case in full: its operations with the expected and the actual replies, what went wrong first, and its charts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, pairwise, zip_longest
 
+from grader.core.picture import Chart, ChartCell, ComparedChart
 from grader.core.record import Record
 from grader.core.sanitize import MOST_TEXT
 from grader.core.verdict import EXCEPTION, REFUSED, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
@@ -21,7 +22,7 @@ _NO_REPLY = {
     Verdict.TIME_LIMIT_EXCEEDED: "never",
 }
 _NO_REPLY_OF_KIND = {EXCEPTION: "exception", REFUSED: "stopped"}
-"""What stands in the place of a reply that did not come: by the kind of the finding, else by the verdict."""
+"""What is shown instead of a reply that did not come: by the kind of the finding, else by the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,18 @@ class Fold:
     before: int = 6
     after: int = 2
     lines: int = 6
-    """The most lines of a call or a reply; a longer one is cut in its middle."""
+    """The most lines of a call or a reply. Longer texts are cut in their middle."""
 
 
 FULL = Fold()
 UNCUT = Fold(lines=MOST_TEXT)
 
 MOST_CALLERS = 3
-"""The most lines of a stack that lead a report: the one to look at, and those that called it."""
+"""The most lines of a stack at the top of a report: the line to look at, and the lines that called it."""
 
 
 def called_from(source: Sequence[SourceLine]) -> str:
-    """Return lines of the student's file in words: a stack, innermost call first; without functions they are none."""
+    """Return lines of the student's file in words. Lines with functions are a stack, innermost call first."""
     places = [f"{line} in {line.function}" if line.function else str(line) for line in source]
     return (", called from " if any(line.function for line in source) else " and ").join(places)
 
@@ -58,7 +59,7 @@ def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -
 
 
 def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, already_shown: bool = False) -> None:
-    """Write the operations and what went wrong; what the page has `already_shown` is left out."""
+    """Write the operations and what went wrong. Leave out the message and line that the page has `already_shown`."""
     leading = record.first_finding(outcome)
     number = record.bad_operation(outcome)
     kind = leading.kind if leading is not None else ""
@@ -104,7 +105,7 @@ def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list
 
 
 def place_of(record: Record, outcome: Outcome) -> str:
-    """Return the path of the case file, with the line of the operation that went wrong where it has one."""
+    """Return the path of the case file, with the line of the operation that went wrong if the operation has a line."""
     number = record.bad_operation(outcome)
     line = next((step.line for step in outcome.steps if step.number == number), 0)
     return f"cases/{record.lab}/{outcome.case}.toml" + (f":{line}" if line else "")
@@ -135,8 +136,8 @@ def _gap(page: Page, before: int, after: int) -> None:
 class _Columns:
     """The table of operations: number, operation, expected and actual reply, comment of the case file.
 
-    Where it is wider than the page, its widest columns become narrower. What is wider than its column takes several
-    lines in it, at most `lines`. `no_reply` stands in the place of the bad one's reply where there is none.
+    If the table is wider than the page, its widest columns become narrower. A text that is wider than its column takes
+    several lines, at most `lines`. `no_reply` is shown for the bad operation if it has no reply.
     """
 
     def __init__(self, page: Page, steps: list[StepShown], *, lines: int, no_reply: str) -> None:
@@ -166,7 +167,7 @@ class _Columns:
         self.page.write(dim(f"{pad('expected', self.expected)}  yours"), indent=self._left + self.call + 2)
 
     def row(self, step: StepShown, bad_one: int) -> None:
-        """Write one operation. Those after the bad one are mostly its consequences, so they are dim."""
+        """Write one operation. Operations after the bad one are dim, because they mostly show its consequences."""
         behind, at = 0 < bad_one < step.number, step.number == bad_one
         reply = self.no_reply if step.actual is None and at else step.actual
         style = Style.DIM if behind else Style.STRONG if at else Style.PLAIN
@@ -189,14 +190,14 @@ class _Columns:
             self.page.write(dim(text), indent=self._left + 2)
 
     def _cell(self, text: str, width: int) -> list[str]:
-        """Return the lines of a text in a column, without the middle of a very long one."""
+        """Return the lines of a text in a column. A very long text lacks its middle."""
         lines = wrapped(text, width)
         if len(lines) > self.lines:
             lines = [*lines[: self.lines - 2], "...", lines[-1]]
         return lines
 
     def _comment(self, step: StepShown) -> str:
-        """Return the step's comment; a line of the case file that stands for many operations shows its comment once."""
+        """Return the step's comment. The comment of a line that stands for many operations is shown once."""
         if not step.line:
             return "# the grader adds this call"
         if not step.comment or (step.line, step.comment) == self.last_comment:
@@ -222,7 +223,7 @@ def _what_went_wrong(
 
 
 def besides(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield what was found in a case besides its first finding, each thing once; all lost memory in one sentence."""
+    """Yield the further findings of a case, each only once, and one sentence for all lost memory."""
     if not findings:
         return
     leading, *others = findings
@@ -242,3 +243,89 @@ def besides(findings: Sequence[Finding]) -> Iterator[str]:
     lines = dict.fromkeys(str(finding.source[0]) for finding in elsewhere)
     if lines:
         yield f"the memory allocated at {', '.join(lines)} is never freed"
+
+
+_CHART_INDENT = 4
+_BAR = 40
+"""The columns of the terminal that a whole bar takes."""
+
+_Line = list[Span]
+
+
+def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
+    """Write the charts in which something is wrong, as far as they fit in the width."""
+    for chart in charts:
+        if not chart.is_wrong:
+            continue
+        both = (chart.actual, chart.expected)
+        label = max(map(_bar_label, both))
+        room = page.width - _CHART_INDENT
+        page.blank()
+        page.write(dim(chart.expected.title), indent=2)
+        for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
+            for line in chart_lines(side, name, wrong, room, bar_label=label) if side.has_content else ():
+                page.crop(*line, indent=_CHART_INDENT)
+        if legend := legend_of(*both):
+            page.write(dim(legend), indent=_CHART_INDENT)
+
+
+def chart_lines(
+    chart: Chart, name: str = "", wrong: ChartCell | None = None, room: int = 96, *, bar_label: int = 0
+) -> Iterator[_Line]:
+    """Yield the lines of a chart. If it is wider than `room`, only its last columns fit. `wrong` is the cell to mark.
+
+    `bar_label` is the least width of the labels of bars, so that bars of two charts begin in the same column.
+    """
+    labels = [*(track.label for track in chart.tracks), *(level.label for level in chart.levels)]
+    label = max(map(width_of, [name and "expected", *labels]))
+    levels = [["" if value is None else f"{value}/{level.most}" for value in level.values] for level in chart.levels]
+    columns = [chart.columns, *(track.cells for track in chart.tracks), *levels]
+    wide = max((width_of(text) for column in columns for text in column), default=0) + 2
+    wrong_cells = {wrong, *chart.marks}
+    first = max(0, len(chart.columns) - max(1, (room - label) // wide))
+    if chart.columns:
+        yield [strong(pad(name, label)), *(dim(f"{name:^{wide}}") for name in chart.columns[first:])]
+    for place, track in enumerate(chart.tracks):
+        cells = [Span(f"{text:^{wide}}") for text in track.cells]
+        for wrong_cell in wrong_cells:
+            if wrong_cell is not None and wrong_cell.track == place and wrong_cell.column < len(cells):
+                marked = f">{track.cells[wrong_cell.column] or ' '}<"
+                cells[wrong_cell.column] = bad(f"{marked:^{wide}}")
+        yield [Span(pad(track.label, label)), *cells[first:]]
+    for level, texts in zip(chart.levels, levels, strict=True):
+        yield [dim(pad(level.label, label)), *(dim(f"{text:^{wide}}") for text in texts[first:])]
+    if chart.arrows:
+        words = [f"{_name_of(chart, arrow.start)} → {_name_of(chart, arrow.end)}" for arrow in chart.arrows]
+        yield [dim("events: " + ", ".join(words))]
+    yield from _bars(chart, name, max(bar_label, _bar_label(chart)))
+
+
+def _name_of(chart: Chart, place: ChartCell) -> str:
+    """Return the names of a cell's track and column, without a track or column that the chart lacks."""
+    tracks = [track.label for track in chart.tracks[place.track : place.track + 1]]
+    return " ".join([*tracks, *chart.columns[place.column : place.column + 1]])
+
+
+def legend_of(*charts: Chart) -> str:
+    """Return the meanings of the signs that the charts use."""
+    used = {text[:1] for chart in charts for track in chart.tracks for text in track.cells}
+    legend = {sign: meaning for chart in charts for sign, meaning in chart.legend.items()}
+    has_bars = any(chart.bars for chart in charts)
+    return "; ".join(f"{sign} {meaning}" for sign, meaning in legend.items() if has_bars or sign in used)
+
+
+def _bar_label(chart: Chart) -> int:
+    return max((width_of(bar.label) for bar in (*chart.bars, *chart.known)), default=0)
+
+
+def _bars(chart: Chart, name: str, label: int) -> Iterator[_Line]:
+    """Yield a chart's bars with their shares in percent, then the bars of published figures to compare with."""
+    bars = (*chart.bars, *chart.known)
+    if bars and name:
+        yield [strong(name)]
+    for bar in bars:
+        shares = [100 * part / (sum(bar.parts) or 1) for part in bar.parts]
+        ends = [round(end * _BAR / 100) for end in accumulate(shares, initial=0.0)]
+        drawn = "".join(sign * (end - start) for sign, (start, end) in zip(chart.legend, pairwise(ends), strict=False))
+        percent = dim(" ".join(f"{share:5.1f}" for share in shares))
+        yield [Span(pad(bar.label, label)), Span(f" ▏{drawn}▕ "), percent]

@@ -1,4 +1,4 @@
-"""Build the record of an attempt: score, verdict, and what each case and cause costs; also by another rubric."""
+"""Build the record of an attempt: score, verdict, costs of each case and cause; rescore it by another rubric."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from functools import partial
 import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
-from grader.core.errors import DriverError
-from grader.core.optional_stages import OptionalStage
+from grader.core.errors import DriverError, OptionalStage
 from grader.core.picture import Drawing, Picture
 from grader.core.record import Environment, Record, Submission, UsedTool, with_costs
 from grader.core.rubric import Rubric
@@ -41,11 +40,11 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 
 
 def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) -> Record:
-    """Return the record of an attempt; `draw` says how many failing cases get pictures.
+    """Return the record of an attempt. `draw` says how many failing cases get pictures.
 
-    `would` is what each rule would have earned, for a submission that does not compile.
+    `would` has the points that each rule would have earned, for a submission that does not compile.
 
-    Raises `DriverError` when points were lost and no finding says why.
+    Raises `DriverError` if points were lost and no finding says why.
     """
     lab, built, source, optional = attempt.lab, attempt.built, attempt.source, attempt.optional
     coverage, printed = attempt.observed.coverage, attempt.replayed.output[:_MOST_OUTPUT]
@@ -70,7 +69,7 @@ def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) 
         max_score=0,
         public_only=attempt.hidden is not None,
         causes=tuple(_causes(attempt)),
-        stages=attempt.diagnosed.stages,
+        stages=attempt.stages,
         outcomes=tuple(outcomes),
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
@@ -124,7 +123,9 @@ def _verdict(attempt: Attempt) -> Verdict:
     if attempt.built.findings:
         return _of_build(attempt.built)
     most = sum(rule.max_points for rule in attempt.scores)
-    return by_points(total(attempt.scores), most, attempt.diagnosed.verdict)
+    explained = attempt.causes[:1] if any(case.cause is not None for case in attempt.case_findings) else ()
+    diagnosed = explained[0].verdict if explained else Verdict.ACCEPTED
+    return by_points(total(attempt.scores), most, diagnosed)
 
 
 def _of_build(built: Built) -> Verdict:
@@ -142,7 +143,7 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
             hint=first.field if first.kind in ("compiler", "linker") else "",
             lines=first.source[:1],
         )
-    yield from charged(attempt.diagnosed.causes, attempt.case_findings, attempt.scores)
+    yield from charged(attempt.causes, attempt.case_findings, attempt.scores)
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
@@ -168,7 +169,7 @@ def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> 
 
 
 def _steps(case_findings: CaseFindings, lab: Lab) -> tuple[StepShown, ...]:
-    """The operations as a report shows them; of a long trace those up to shortly after the first failure."""
+    """Return the operations for a report. Of a long trace, return those up to shortly after the first failure."""
     comparison = case_findings.comparison
     operations = comparison.case.trace.operations
     last = case_findings.first_wrong if case_findings.first_wrong >= 0 else comparison.ended_at
@@ -191,7 +192,7 @@ def _steps(case_findings: CaseFindings, lab: Lab) -> tuple[StepShown, ...]:
 
 
 def _lines(content: bytes) -> tuple[str, ...]:
-    """The lines of the source as a report shows them, cut at the limits above."""
+    """Return the lines of the source for a report, cut at `_MOST_SOURCE`, `_MOST_LINES` and `_MOST_COLUMNS`."""
     lines = content[:_MOST_SOURCE].replace(b"\r\n", b"\n").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -199,11 +200,12 @@ def _lines(content: bytes) -> tuple[str, ...]:
 
 
 def rescored(record: Record, rubric: Rubric) -> Record | None:
-    """Return the record that a grading by this rubric would make now, with its points, titles and places of rules.
+    """Return the record that a grading by this rubric would make now.
 
-    What students see of it is what the rubric says now. The rubric must have the same rules, judged in the same way.
-    The pictures stay those of the grading, and a record without a score stays as it is. None: other rules lose points
-    than before, so only a grading knows the rules of the causes.
+    The rubric must have the same rules, judged in the same way. Points, titles and places of rules, and what students
+    see, are those of this rubric. The pictures stay. A record without a score stays unchanged.
+
+    Returns None if other rules lose points than before, because then only a grading finds the rules of the causes.
     """
     if record.score is None:
         return record
@@ -215,9 +217,9 @@ def rescored(record: Record, rubric: Rubric) -> Record | None:
 
 
 def with_rules(record: Record, rules: Sequence[RuleScore], would: Sequence[RuleScore]) -> Record:
-    """Return the record with these scores: its score and verdict, and what each case and cause costs.
+    """Return the record with these scores, and with the score, verdict and costs that follow from them.
 
-    `would` are those of `would_score`.
+    `would` has the scores for `would_score`.
     """
     points, most = score.total(rules), sum(rule.max_points for rule in rules)
     verdict = record.verdict
@@ -238,7 +240,7 @@ def with_rules(record: Record, rules: Sequence[RuleScore], would: Sequence[RuleS
 
 
 def _with_build_clause(record: Record, rules: Sequence[RuleScore]) -> list[Cause]:
-    """Return the causes; that of a failed build with what the handout demands, if a compiler or Python shows it."""
+    """Return the causes. If a compiler or an import failed, the first cause's clause is its rule's place and title."""
     if not record.build_findings or record.build_findings[0].kind not in ("compiler", NOT_IMPORTED):
         return list(record.causes)
     first, *others = record.causes
@@ -247,7 +249,7 @@ def _with_build_clause(record: Record, rules: Sequence[RuleScore]) -> list[Cause
 
 
 def by_points(points: int, most: int, diagnosed: Verdict) -> Verdict:
-    """Return the verdict of a submission that builds. Raises `DriverError` when no diagnosis explains a loss."""
+    """Return the verdict of a submission that builds. Raises `DriverError` if no diagnosis explains a loss."""
     if points == most:
         return Verdict.ACCEPTED
     if diagnosed is Verdict.ACCEPTED:

@@ -1,17 +1,17 @@
 """Pictures for a record: the states of the failing cases that a report shows, expected beside actual.
 
-Only these cases are drawn, because every state has to be decoded: the diagnosed case, then the plainest case of each
-cause. If that is a hidden case, a public one is drawn too, because students see no other. The expected state is the one
-that the judge compared with: the operations of the case are judged once more, so that the picture marks what the judge
-marked. An old mistake is not marked again at every call.
+Every drawn state has to be decoded, so only the diagnosed case and the plainest case of each cause are drawn. If that
+case is hidden, a public one is drawn too, because students see no hidden case. The expected state is the state that the
+judge compared with: the operations of the case are judged once more, so that the picture marks what the judge marked.
+An old mistake is not marked again at every call.
 
-Pictures are part of the record, because a report is a function of the record: cases or models may have changed when the
-report is made again. A picture ends before a state of more than 32 KB or an unreadable one, and the page says when the
-failing operation is not drawn.
+Pictures are part of the record. A report is a function of the record, and cases or models may have changed when the
+report is made again. A picture ends before an unreadable state or a state of more than 32 KB. If the failing operation
+is not drawn, the page says so.
 
-A chart shows the program's own run above the reference's, with the first wrong cell. Unlike in the pictures of states,
-the expected side is the run of the reference from the beginning of the case, so both sides show a whole story. What
-follows the first difference may be its consequence; only the first is marked.
+A chart shows the program's run above the reference's run, and marks the first wrong cell. The expected side is the run
+of the reference from the beginning of the case, unlike in pictures of states. Later differences may follow from the
+first one, so only the first is marked.
 """
 
 from __future__ import annotations
@@ -38,20 +38,16 @@ from grader.core.picture import (
 )
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Outcome
-from grader.runtime.comparison import Comparison
+from grader.runtime.protocol import Comparison
 from reference.operation import Trace
 from reference.oracle import CannotGoOn, CannotPoke
 
 _Item = TypeVar("_Item")
 
 _MOST_COLUMNS = 24
-_AFTER = 4
-"""The most columns behind that of the operation that went wrong."""
 _MOST_TRACKS = 16
 _MANY_TRACKS = 6
-"""With more tracks than these, those in which nothing ever happens are left out."""
-_MOST_RECORD = 32_768
-"""The most bytes of a record that is read for a chart."""
+"""If there are more tracks than these, tracks that never change are left out."""
 
 
 def expected_charts(trace: Trace, lab: Lab, bad: int | None = None) -> list[Chart]:
@@ -83,10 +79,10 @@ def charts(comparison: Comparison, bad: int, lab: Lab) -> Iterator[ComparedChart
 
 
 def _described(comparison: Comparison, lab: Lab) -> Iterator[dict[str, Any]]:
-    """Yield what a program reported after each operation, up to a record that is too large or not readable."""
+    """Yield the program's records as plain values, each with its notes; stop at a too large or unreadable record."""
     model = lab.model(comparison.case.trace)
     for step in comparison.played.steps:
-        if len(step.record) > _MOST_RECORD:
+        if len(step.record) > _MOST_STATE:
             return
         try:
             yield {**model.describe(step.record), "notes": step.notes}
@@ -95,7 +91,7 @@ def _described(comparison: Comparison, lab: Lab) -> Iterator[dict[str, Any]]:
 
 
 def _compared(actual: Chart, expected: Chart, bad: int) -> ComparedChart:
-    """Give both charts the same columns and labels, and find the first cell that differs."""
+    """Return both charts with the same columns and labels, and the first cell that differs."""
     width = max(len(actual.columns), len(expected.columns))
     labels = list(dict.fromkeys(track.label for chart in (expected, actual) for track in chart.tracks))
     operations = max(actual.operations, expected.operations, key=len)
@@ -143,17 +139,17 @@ def _first_wrong(actual: Sequence[Track], expected: Sequence[Track]) -> ChartCel
 
 _MOST_PICTURES = 8
 _MOST_STATE = 32_768
-"""The most bytes of a drawn record; the picture of a larger one would be unreadable."""
+"""The most bytes of a drawn record. The picture of a larger record would be unreadable."""
 
 _BEFORE, _AFTER = 14, 3
 """The number of scenes before the operation that went wrong, and after it."""
 
 _MOST_ROWS = 64
-"""The most rows of a panel; wrong rows come first, up to `_MOST_WRONG` of them even beyond this number."""
+"""The most rows of a panel. Up to `_MOST_WRONG` wrong rows are chosen first."""
 
 _MOST_WRONG = 60
 _MOST_LINES = 2000
-"""The most lines of a program that reproduces a case; its checks, its malloc and the driver take 1,000 of them."""
+"""The most lines of a program that reproduces a case. Checks, malloc and driver take 1,000 of these lines."""
 
 _Key = tuple[int, str]
 """Depth and label of a row."""
@@ -162,7 +158,7 @@ _Key = tuple[int, str]
 def pictures(
     record: Record, comparisons: Sequence[Comparison], lab: Lab, drawing: Drawing = Drawing.ALL
 ) -> tuple[Picture, ...]:
-    """Return the pictures that belong to this record of these comparisons."""
+    """Return the pictures for a record, drawn from these comparisons."""
     by_name = {comparison.case.name: comparison for comparison in comparisons}
     if drawing is Drawing.ALL:
         return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
@@ -171,7 +167,7 @@ def pictures(
 
 
 def _shown(record: Record) -> list[Outcome]:
-    """The cases that a report for instructors shows, then those that a report for students shows instead."""
+    """Return the cases that a report for instructors shows, then the others that a report for students shows."""
     shown = dict.fromkeys(cause.cases[0] for reader in reversed(Audience) for cause in _of(record, reader))
     return [record.outcome(case) for case in shown]
 
@@ -211,7 +207,7 @@ def _scenes(comparison: Comparison, lab: Lab, window: range, rows: Rows) -> Iter
     for number in range(window.stop):
         actual = comparison.played.steps[number].record if number < len(comparison.played.steps) else None
         if number in window and max(len(before or b""), len(actual or b"")) > _MOST_STATE:
-            return  # a program may report states of megabytes
+            return  # a program may report states of several megabytes
         try:
             expected = _expected(comparison, number, before, model)
             if number in window:
@@ -229,7 +225,7 @@ def _scenes(comparison: Comparison, lab: Lab, window: range, rows: Rows) -> Iter
 
 
 def _expected(comparison: Comparison, number: int, before: bytes | None, model: Model) -> bytes:
-    """Return the record that the operation should have left. Raises `CannotGoOn` and `CannotPoke`."""
+    """Return the expected record after an operation. Raises `CannotGoOn` and `CannotPoke`."""
     operation, steps = comparison.case.trace.operations[number], comparison.played.steps
     if number < comparison.follows:
         return steps[number].record
@@ -260,7 +256,7 @@ class Rows:
 def panels_of(
     before: Sequence[StatePart], actual: Sequence[StatePart], expected: Sequence[StatePart], rows: Rows
 ) -> Iterator[Panel]:
-    """Yield the three states part by part, in the order of the expected one; a part that is not expected comes last."""
+    """Yield the panels of the three states, in the order of the expected state. Unexpected parts come last."""
     met, theirs, right = ({part.title: part for part in state} for state in (before, actual, expected))
     for title in right | theirs:
         sides = [state[title] for state in (right, theirs) if title in state]
@@ -293,7 +289,7 @@ def _rows(
 
 
 def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> Iterator[_Key]:
-    """Yield all keys in the order of `right`; a key of `theirs` alone follows the common key before it."""
+    """Yield all keys in the order of `right`. A key that only `theirs` has follows the common key before it."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:
@@ -308,7 +304,7 @@ def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> It
 
 
 def _fewer(rows: Sequence[StateRow]) -> list[StateRow | None]:
-    """Choose wrong rows, then changed ones, then others while there is room; None takes the place of omitted rows."""
+    """Choose wrong rows, then changed rows, then others until the panel is full. None stands for omitted rows."""
     wrong = [place for place, row in enumerate(rows) if row.actual is not None][:_MOST_WRONG]
     right = [place for place, row in enumerate(rows) if row.actual is None]
     right.sort(key=lambda place: rows[place].before is None)

@@ -1,25 +1,196 @@
 """The protocol of a runtime: how submissions in one language are built, run and observed, and the values it passes.
 
-Nothing above this room depends on a language.
+No user of this package depends on a language. `grader.judge.compare` makes a `Comparison` of each case that was played.
 """
 # ruff: noqa: ARG002 - a default has arguments that only a runtime of its own needs
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Protocol
 
 from grader.core.case import Case
 from grader.core.closure import Closure
-from grader.core.judgement import Difference, Judgement, Symptom
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
+from grader.core.judgement import Difference, Evidence, Judgement, Symptom
+from grader.core.rubric import Rule
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
-from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Played, Replayed
 from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
+from reference.operation import Reply
+
+_NO_LINES: Mapping[str, tuple[int, ...]] = {}
+
+NO_TIME = "no-time"
+"""The kind of an ending that says nothing about its own case: other cases used up the time for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A bad end of a case, in the words of the runtime that observed it."""
+
+    kind: str
+    """The word for the ending in findings, such as "crash"."""
+    verdict: Verdict
+    sentence: str
+    """What happened, with the name of the call."""
+    lines: tuple[SourceLine, ...] = ()
+    """The submission's lines, the most important one first."""
+    detail: str = ""
+    """A more precise word, by which known mistakes recognise the ending; empty if `kind` is precise enough."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PlayedStep:
+    """One operation that returned, and the record after it. A runtime may have a subclass with further observations."""
+
+    record: bytes
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_LINES)
+    """The submission's lines that caused wrong parts of the state, by the name of the part, if a lab derives them."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts for pictures, if a lab derives them; they are not judged."""
+
+    def faults(self, *, refused: bool) -> tuple[Difference, ...]:
+        """Return faults that the record does not show. `refused`: whether the program rightly refused the call."""
+        return ()
+
+
+@dataclass(slots=True)
+class Played:
+    """Everything that was reported of one case. A runtime may have a subclass with further observations."""
+
+    case: Case
+    steps: Sequence[PlayedStep] = ()
+    misfit: bool = False
+    """Whether the case ended because a poke does not fit the program's state."""
+    bad_end: Ending | None = None
+    """How the case ended, if not every operation returned."""
+    cpu_seconds: float = 0.0
+    dropped: tuple[SourceLine, ...] = ()
+    """The submission's lines that opened a file for writing, whose content was dropped."""
+    failing: tuple[int, ...] = ()
+    """For a generated case: the numbers of the traces that were wrong when they were played together with others."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the case ended, if not every operation returned."""
+        return self.bad_end
+
+    @property
+    def unexplained_end(self) -> str:
+        """How the case ended, if something outside the program could have caused that, too; "" otherwise."""
+        return ""
+
+    @property
+    def late(self) -> bool:
+        """Whether the case ended because a limit of time was reached."""
+        return self.bad_end is not None and self.bad_end.verdict is Verdict.TIME_LIMIT_EXCEEDED
+
+    @property
+    def next_call(self) -> str:
+        """The call of the operation that did not return; "" if all returned."""
+        operations = self.case.trace.operations
+        return operations[len(self.steps)].name if len(self.steps) < len(operations) else ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every operation returned."""
+        return len(self.steps) == len(self.case.trace.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """All cases, and what the program printed."""
+
+    played: tuple[Played, ...]
+    output: bytes
+    cpu_seconds: float
+
+    @property
+    def unexplained_end(self) -> str:
+        """The first case with an unexplained end (see `Played.unexplained_end`), and that end; "" without one."""
+        return next((f"case {each.case.name} {why}" for each in self.played if (why := each.unexplained_end)), "")
+
+    @property
+    def late(self) -> bool:
+        """Whether a case ended because a limit of time was reached."""
+        return any(each.late for each in self.played)
+
+
+COUNTED = "counted"
+"""Tag of a difference that a runtime only counted: a symptom says what happened."""
+
+
+Shown = tuple[str, str]
+"""A call, and a facet in which the call did something that it had to do (`grader.judge.work`)."""
+
+
+class End(StrEnum):
+    """How a case ended."""
+
+    REACHED = "reached"  # every operation returned
+    ENDED = "ended"  # an operation did not return; `Played.ending` says how
+    NO_TIME = "no-time"  # the time for the whole submission was used up before the case or in it
+    UNKNOWN = "unknown"  # the run left the recorded path, and no reference engine is available to continue
+    UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
+    MISFIT = "misfit"  # a poke does not fit the program's state
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of one case."""
+
+    case: Case
+    played: Played
+    expected: tuple[Reply, ...]
+    """The reference run's reply to every operation."""
+    actual: tuple[Reply, ...]
+    """The program's reply to every operation that returned."""
+    wrong: Mapping[int, Judgement]
+    """The operations (counted from 0) that were wrong, judged from the state in which the program itself was."""
+    end: End
+    ended_at: int
+    """The operation that did not return, or the number of operations."""
+    refused: int | None
+    """The first operation that the reference accepts and the program refused, or reported as done without doing it."""
+    follows: int
+    """The number of operations, from the first on, after which the state equalled the reference's in all bytes."""
+    shown: frozenset[Shown] = frozenset()
+    """What the operations after the first `follows` operations showed."""
+    unreadable: str = ""
+    """Why nothing follows from the state in which the case ended; empty for any other end."""
+    unjudged: bool = False
+    """Whether the comparison ended because no time was left for it."""
+
+    @property
+    def ending_kind(self) -> str:
+        """How the case ended, in one word. If an operation did not return, it is `Ending.kind`."""
+        ending = self.played.ending if self.end is End.ENDED else None
+        return ending.kind if ending is not None else self.end.value
+
+    @property
+    def first_wrong(self) -> int:
+        """The first operation that is wrong or did not return; the number of operations if there is none."""
+        return min([self.ended_at, *self.wrong])
+
+    def is_cleanup(self, number: int) -> bool:
+        """Return whether the grader added this operation to clean up after the case."""
+        operations = self.case.trace.operations
+        return 0 < number < len(operations) and operations[number].implicit
+
+    def facets(self, rule: Rule) -> frozenset[str]:
+        """Return the facets of all differences that count for this rule."""
+        operations = self.case.trace.operations
+        return frozenset(
+            difference.facet
+            for number, judgement in self.wrong.items()
+            for difference in judgement.differences
+            if rule.counts(difference.facet, operations[number].name)
+            and (rule.covers_cleanup or not self.is_cleanup(number))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +200,13 @@ class GradingOptions:
     seed: int | None = None
     """The seed of random values, such as words that fill memory; None: the rubric's seed."""
     memory_checker: bool = True
-    """Whether a tool looks for wrong uses of memory that the grader itself cannot see, where the runtime has one."""
+    """Whether a tool looks for memory errors that the grader itself cannot see, if the runtime has such a tool."""
     advise: bool = False
     """Whether to look for advice, which costs no points but takes time."""
     allowed: tuple[str, ...] = ()
-    """Symbols for which nothing is rejected, because a person has looked at them."""
+    """Symbols that cause no rejection, because a person has looked at them."""
     stock: bool = False
-    """Whether programs are linked as the handout's own command does it, not as it costs least: for disputes."""
+    """Whether programs are linked exactly as the handout's command does it, not in the fastest way: for disputes."""
 
 
 DEFAULTS = GradingOptions()
@@ -44,17 +215,17 @@ DEFAULTS = GradingOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program that a build made. A runtime may have a class of its own for what else it makes."""
+    """The program that a build made. A runtime may have a subclass with further results of its builds."""
 
     content: bytes
     source_name: str
     begins_slowly: bool = False
-    """Whether most of a short case's time would be spent until it can be called; then cases share processes."""
+    """Whether the program's start takes most of the time of a short case; then cases share processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The result of a build. Without `program` it failed; there may be findings with a program too."""
+    """The result of a build. If it failed, `program` is None. There may be findings with a program too."""
 
     program: Program | None
     findings: tuple[Finding, ...] = ()
@@ -62,11 +233,11 @@ class Built:
     allowed: tuple[str, ...] = ()
     """Symbols that would have been rejected if they had not been allowed."""
     missing: tuple[str, ...] = ()
-    """What is demanded and not there, although the rest can be run."""
+    """The demanded names that are not defined, although the rest can be run."""
     unwritten: frozenset[str] = frozenset()
     """The operations that call something whose body is empty or only returns."""
     stopped: bool = False
-    """Whether the build needed so much that it had to be stopped; then it is not run again."""
+    """Whether the build was stopped because it needed too much time or memory; then it is not run again."""
     late: bool = False
     """Whether a limit of time was reached, which may be this machine's fault."""
     command: str = ""
@@ -74,69 +245,65 @@ class Built:
 
     @property
     def rejected(self) -> bool:
-        """Whether a person must look at it before anything of it is run."""
+        """Whether a person must look at the submission before any of it is run."""
         return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
+
+
+def build_finding(
+    kind: str,
+    message: str,
+    *,
+    verdict: Verdict = Verdict.COMPILE_ERROR,
+    tool: Tool = Tool.BUILD,
+    field: str = "",
+    source: tuple[SourceLine, ...] = (),
+) -> Finding:
+    """Return a finding of a build, which belongs to no rule."""
+    return Finding(rule="", verdict=verdict, tool=tool, kind=kind, message=message, field=field, source=source)
 
 
 Place = tuple[int, int]
 """Numbers of a case and of one of its operations, both from 0."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Culprit:
-    """Lines that an instrument saw doing what a difference shows."""
-
-    lines: tuple[SourceLine, ...]
-    tool: Tool | None = None
-    """The instrument whose finding this is, also where another line is the cause; None: no finding."""
+Unplaced = tuple[int, Evidence]
+"""The number of a case, and the evidence for the case's cause. Its lines are unknown, or may be at another place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """What is known of the line where a wrong reply or value comes from, once it was searched for."""
+class Origin:
+    """Where a wrong reply or value comes from, as an instrument saw it or a search found it."""
 
     lines: tuple[SourceLine, ...] = ()
+    tool: Tool | None = None
+    """The instrument that reported the lines; None if the lines are no finding of an instrument."""
     sentence: str = ""
     """What else is known about the line."""
     stored: bool = False
-    """Whether the wrong value is known to be stored there, and is not left over from before."""
+    """Whether the line is known to store the wrong value; otherwise an earlier call may have left the value."""
     leads: bool = False
-    """Whether the sentence comes before what is said of the mistake."""
+    """Whether the sentence comes before the sentence about the mistake."""
     explains_all: bool = False
     """Whether everything else that is wrong follows from what the line does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What was observed of a program that was played and compared. A runtime may have a class of its own."""
+    """What was observed of a program that was played and compared. A runtime may have a subclass with more."""
 
     comparisons: tuple[Comparison, ...]
     symptoms: Mapping[int, Sequence[Symptom]] = field(default_factory=dict)
-    """By case, what was seen besides differences and the end of the case."""
-    culprits: Mapping[Place, Mapping[str, Culprit]] = field(default_factory=dict)
-    """The lines behind the differences of an operation, by a tag of those differences."""
+    """For each case, what was observed in addition to differences and the end of the case."""
+    origins: Mapping[Place, Mapping[str, Origin]] = field(default_factory=dict)
+    """What instruments saw of the differences of an operation, by a tag of those differences."""
     unseen: frozenset[int] = frozenset()
     """Cases that were not observed in full because of the program itself."""
     coverage: str | None = None
-    """What the instruments left out, in sentences; "" for nothing, None where none of them was run."""
-    named: Mapping[Place, Named] = field(default_factory=dict)
-    """The lines of wrong replies and values, where they were looked for."""
+    """What the instruments did not check, in sentences; "" if they checked all, None if no instrument was run."""
+    searched: Mapping[Place, Origin] = field(default_factory=dict)
+    """What searches found about operations that went wrong."""
     advice: tuple[Advice, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds of programs, by what they were run for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplaced:
-    """The operation in which a case first went wrong (both counted from 0), with no line known."""
-
-    case: int
-    operation: int
-    comparison: Comparison
-    kind: str
-    """The kind of a symptom, such as "crash"; empty where a difference shows the fault."""
-    difference: Difference | None
-    judgement: Judgement | None
+    """CPU seconds of programs, by the purpose for which they were run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +319,19 @@ class Walked:
     """How a program went through a closure."""
 
     sums: array[int] | None
-    """The checksum of each state; None where the program did not come to the end of the tour."""
+    """The checksum of each state; None if the program did not come to the end of the tour."""
     fits: bool
-    """Whether its states could be kept; otherwise the closure says nothing about it."""
+    """Whether the program's states could be kept; otherwise the closure says nothing about the program."""
     state: int
-    """Where it did not come to the end: the state, and the number of the call that did not return."""
+    """If the program did not come to the end: the state, and the number of the call that did not return."""
     call: int
     cpu_seconds: float
 
 
 class Runtime(Protocol):
-    """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing.
+    """One language, with what a lab's submissions in it are built with. A wrong submission raises no exception.
 
-    A runtime without instruments inherits what has a default here.
+    A runtime without instruments inherits the methods that have a default here.
     """
 
     @property
@@ -173,43 +340,43 @@ class Runtime(Protocol):
 
     @property
     def language(self) -> str:
-        """The short name of the language, by which bundles choose what they say of it: "c", "python"."""
+        """The short name of the language, such as "c" or "python"; bundles choose their texts by it."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Debian's packages that it needs, besides those of the grader itself (such as a compiler)."""
+        """The Debian packages that the runtime needs in addition to those of the grader, such as a compiler."""
         return ()
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names of all programs that it may start in the sandbox."""
+        """The names of all programs that the runtime may start in the sandbox."""
 
     @property
     def options(self) -> frozenset[str]:
-        """The names of the `GradingOptions` that mean something to it, besides the seed."""
+        """The names of the `GradingOptions` that the runtime uses, without the seed."""
         return frozenset()
 
     @property
     def plays_generated(self) -> bool:
-        """Whether it plays cases of random traces, many traces in one process."""
+        """Whether the runtime plays cases of random traces, many traces in one process."""
         return False
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The programs that must be installed for a grading with these options, such as a compiler."""
+        """Return the programs that must be installed for a grading with these options, such as a compiler."""
 
     def pace(self) -> float:
-        """How many times slower than a usual machine this one is, as it was measured once (`Budget.pace`)."""
+        """Return how many times slower than a usual machine this one is, as measured once (`Budget.pace`)."""
         return 1.0
 
     def pace_now(self) -> float:
         """Build and play a known-good program now, and return how many times slower than a usual machine this one is.
 
-        Raises `GraderError` when that is not possible.
+        Raises `GraderError` if the known-good program fails.
         """
         return 1.0
 
     def unchecked(self, options: GradingOptions) -> str:
-        """What a grading with these options does not check, in sentences; empty when nothing is left out."""
+        """Return what a grading with these options does not check, in sentences; empty if it checks all."""
         return ""
 
     def build(
@@ -225,9 +392,9 @@ class Runtime(Protocol):
     ) -> Built:
         """Make a program of a submission.
 
-        `beside` are files that were submitted with it; they only explain failures. `relaxed` forgives warnings and
-        missing functions. `allowed` are symbols for which nothing is rejected: somebody has looked at them. `stock`:
-        see `GradingOptions`. What cannot change points is run by `optional`.
+        `beside` are files that were submitted with the source, by name; they only explain failures. `relaxed` forgives
+        warnings and missing functions. `allowed` are symbols that cause no rejection, because a person has looked at
+        them. `stock`: see `GradingOptions`. `optional` runs what cannot change points.
         """
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
@@ -236,8 +403,16 @@ class Runtime(Protocol):
         Raises `GraderError` when the grader's side breaks.
         """
 
+    def play_variants(self, work: Workspace, programs: Sequence[Program], case: Case) -> Iterator[Played]:
+        """Yield how the case is played on each of these programs, which differ a little; nothing is confirmed.
+
+        This is for searches that try many programs. Raises `GraderError` when the grader's side breaks.
+        """
+        for program in programs:
+            yield self.play(work, program, [case], optional=OptionalStages()).played[0]
+
     def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked | None:
-        """Walk through the closure of a small engine; None where the runtime cannot restore a program's states.
+        """Play all calls in all states of a small engine (`Closure`). Return None if the runtime cannot restore states.
 
         Raises `GraderError` when the grader's side breaks.
         """
@@ -252,9 +427,9 @@ class Runtime(Protocol):
         options: GradingOptions,
         optional: OptionalStages,
     ) -> Observations:
-        """Return what was seen besides differences; instruments look at the same cases.
+        """Let instruments look at the cases of `comparisons`; return what they observe in addition to the differences.
 
-        What cannot change points is run by `optional`. Raises `GraderError` when an instrument on which points depend
+        `optional` runs what cannot change points. Raises `GraderError` when an instrument on which points depend
         does not work on this machine.
         """
         return Observations(comparisons=tuple(comparisons))
@@ -269,11 +444,13 @@ class Runtime(Protocol):
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
         optional: OptionalStages,
+        quick: bool = False,
     ) -> Observations:
         """Look for lines that are not known yet, and add them to what was observed.
 
-        `order` are the failing cases by number, the first one to look at first; `unplaced` is, in this order, what the
-        judge found without a line. Nothing of this can change points, so `optional` runs it.
+        `order` has the numbers of the failing cases, the most important first. `unplaced` has, in this order, the
+        causes whose lines are unknown. If `quick`, no other cases are played to compare them with these. None of this
+        can change points, so `optional` runs it.
         """
         return observed
 
@@ -286,5 +463,5 @@ class Runtime(Protocol):
         comparisons: Sequence[Comparison],
         judge: Callable[[Played], Comparison],
     ) -> Advised:
-        """Look for what costs no point. Raises `GraderError` when the grader's side breaks."""
+        """Look for advice, which costs no points. Raises `GraderError` when the grader's side breaks."""
         return Advised(advice=(), cpu_seconds=0.0)

@@ -7,11 +7,11 @@ instrument is killed. In that case a known-good program runs the same way on thi
 the submission runs once more: an end that does not occur again was not caused by the submission.
 
 A process that the kernel killed for lack of memory looks like a process that killed itself. The kernel's own count of
-such kills tells them apart: when it rose, the submission is not judged.
+such kills tells them apart: if the count has risen, the submission is not judged.
 
 A program that reaches a limit of time on a machine that has become slower looks like a slow program. So a known-good
-program is timed again at that moment. If it needs longer than when the limits were chosen, they become longer by as
-much, and the submission has another try with its whole time.
+program is timed again at that moment. If it needs longer than when the limits were chosen, the limits become longer in
+proportion, and the submission has another try with its whole time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from grader.runtime.protocol import Program, Runtime
 from grader.system import resources, sandbox
 from grader.system.budget import IMPATIENT, MOST_PACE
 from grader.system.folders import cached
+from grader.system.process import Completed
 from grader.system.sandbox import Workspace
 
 _SLOWER = 1.2
-"""Limits follow when a machine is at least so many times slower than before: less is chance."""
+"""Limits become longer if the machine is at least this many times slower than before; less may be chance."""
 _MEASUREMENTS = 3
+_MOST_OUTPUT = 2000
 _timed: dict[str, tuple[float, float]] = {}
-"""When a known-good program was last timed in this process, and the pace, by the language of the runtime."""
+"""By language of the runtime: when a known-good program was last timed in this process, and the pace."""
 
 
 class _Late(Protocol):
@@ -48,7 +50,7 @@ class _Late(Protocol):
 class _RunResult(_Late, Protocol):
     @property
     def unexplained_end(self) -> str:
-        """How the run ended, where a failing machine could have caused that too; "" otherwise."""
+        """How the run ended, if a failing machine could have caused that, too; "" otherwise."""
 
 
 _L = TypeVar("_L", bound=_Late)
@@ -57,7 +59,7 @@ _P = TypeVar("_P", bound=Program)
 
 
 def measured_once(pace_now: Callable[[], float], *parts: bytes) -> float:
-    """Return the pace that was measured when these `parts` were first used on this kind of machine; it is kept."""
+    """Return the pace of this machine. It is measured once for each value of `parts`, and then cached."""
 
     def make(folder: Path) -> None:
         (folder / "pace").write_text(str(min(pace_now() for _ in range(_MEASUREMENTS))))
@@ -67,7 +69,7 @@ def measured_once(pace_now: Callable[[], float], *parts: bytes) -> float:
 
 
 def timely(work: Workspace, runtime: Runtime, run: Callable[[], _L]) -> _L:
-    """Run; if a limit of time was reached and this machine has become slower, run again with longer limits."""
+    """Return the result of `run`. If it was late and this machine has become slower, run again with longer limits."""
     began = time.monotonic()
     first = run()
     return run() if first.late and has_become_slower(work, runtime, since=began) else first
@@ -121,8 +123,18 @@ def run_confirmed(
     return again
 
 
+def printed_by(done: Completed) -> bytes:
+    """Return the beginning of what a program that played cases has printed.
+
+    Raises `TooBusy` if the program was ended although it was working.
+    """
+    if done.timed_out and not done.silent:
+        raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
+    return done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
+
+
 def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
-    """Split these case numbers into the public and then the hidden ones: a process may have either, not both."""
+    """Split these case numbers into the public and then the hidden ones: a process may have only one of these lists."""
     parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
     for number in numbers:
         parts[cases[number].visibility].append(number)

@@ -1,1 +1,1 @@
-"""Random traces: cases that stand for many of them, and the shortest trace that shows a mistake."""
+"""Random traces: cases that contain many traces, and the shortest trace that shows a mistake."""

@@ -1,8 +1,8 @@
-"""A case of random traces is one case: all traces agree, or it becomes the shortest trace that fails.
+"""A case of random traces counts as one case: it passes if all traces pass, or becomes the shortest trace that fails.
 
-A runtime plays many traces in one process, and says which of them did not end as they should (`Played.failing`). Some
-are played once more, alone: only what fails alone counts, because what traces of one process do to each other is no
-mistake of the submission. Other cases can be played in the same way, when what goes wrong must be known soon.
+A runtime plays many traces in one process, and returns which of them did not end as they should (`Played.failing`).
+Some of these are played again, alone. Only what fails alone counts: effects of traces on each other in one process are
+no mistake of the submission. Other cases can be played in the same way if a result is needed soon.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from dataclasses import replace
 
 from grader.core.case import Case, Expected, Generated
 from grader.core.model import ModelFactory, play
-from grader.runtime.comparison import Comparison, End
-from grader.runtime.observation import NO_TIME, Played, PlayedStep, Replayed
+from grader.runtime.protocol import NO_TIME, Comparison, End, Played, PlayedStep, Replayed
 from grader.runtime.runs import by_visibility
 from reference.operation import Trace
 
 _AT_ONCE = 10
-"""The number of traces of each case that are played alone before it is looked whether one of them fails."""
+"""The number of failing traces of each case that are played alone before the results are compared."""
 _MOST_ROUNDS = 3
-"""Where none of so many times `_AT_ONCE` traces fails alone, nothing is wrong with the traces themselves."""
+"""If no trace fails alone in this number of rounds, the case counts as passed."""
 
 Compare = Callable[[Played], Comparison]
 
 
 def together(cases: Sequence[Case], every: int) -> Case:
-    """Return one case of all these traces, which a runtime plays in one process; see `Generated.every`."""
+    """Return one case with the traces of all `cases`. A runtime plays it in one process; see `Generated.every`."""
     traces = tuple(case.trace.operations for case in cases)
     digests = tuple(Generated.digest(case.expected.records, every) for case in cases)
     length = max(map(len, traces))
@@ -35,10 +34,10 @@ def together(cases: Sequence[Case], every: int) -> Case:
 
 
 def play_together(cases: Sequence[Case], play_cases: Callable[[Sequence[Case]], Replayed]) -> Replayed:
-    """Play all public cases in one process, all hidden ones in another, and some of them once more, alone.
+    """Play all public cases in one process, all hidden ones in another, and the failing ones again, alone.
 
-    These are the ones that did not do there exactly what the reference does. So the records of the others are known.
-    Random traces are played as always. `play_cases` is what a runtime does, with each case that it gets.
+    A case fails if it does not do exactly what the reference does, so the records of the other cases are known. Random
+    traces are played as always. `play_cases` plays cases as the runtime does.
     """
     groups = by_visibility(cases, [place for place, case in enumerate(cases) if case.generated is None])
     random = [place for place, case in enumerate(cases) if case.generated is not None]
@@ -63,7 +62,7 @@ def shortest_failing(
     play_alone: Callable[[Sequence[Case]], Sequence[Played]],
     compare: Compare,
 ) -> tuple[Played, ...]:
-    """Return what was played; of a failing case of random traces the shortest failing one, with that trace as its case.
+    """Return `played`, in which the shortest failing trace replaces each failing case of random traces.
 
     `play_alone` plays each case in a process of its own.
     """
@@ -87,7 +86,7 @@ def shortest_failing(
 
 
 def _case(case: Case, place: int, model: ModelFactory) -> Case:
-    """The case of one trace."""
+    """Return trace number `place` of a case of random traces as a case."""
     generated = case.generated
     assert generated is not None
     trace = Trace(operations=generated.traces[place], settings=case.trace.settings)
@@ -99,28 +98,27 @@ def _case(case: Case, place: int, model: ModelFactory) -> Case:
 
 
 def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:
-    """Return the one that goes wrong first, up to that operation; None when none goes wrong."""
+    """Return the trace that goes wrong after the fewest operations, cut at that point; None if no trace goes wrong."""
     for played in sorted(alone, key=lambda played: (_had_no_time(played), _first_difference(played))):
         comparison = compare(played)
-        if comparison.end is not End.REACHED or comparison.deviations:
-            wrong = min((deviation.operation for deviation in comparison.deviations), default=comparison.ended_at)
-            return _cut(played, wrong + 1)
+        if comparison.end is not End.REACHED or comparison.wrong:
+            return _cut(played, comparison.first_wrong + 1)
     return None
 
 
 def _had_no_time(played: Played) -> bool:
-    """Whether the traces before it used up the time, which says nothing about this one."""
+    """Return whether earlier traces used up the time: then the result proves nothing about this trace."""
     return played.ending is not None and played.ending.kind == NO_TIME
 
 
 def _first_difference(played: Played) -> int:
-    """The first operation, counted from 0, whose record is not byte for byte the reference's."""
+    """Return the first operation, counted from 0, whose record is not equal to the reference's, byte for byte."""
     pairs = zip(played.steps, played.case.expected.records, strict=False)
     return next((number for number, (step, right) in enumerate(pairs) if step.record != right), len(played.steps))
 
 
 def _cut(played: Played, length: int) -> Played:
-    """The same, with a trace that ends with the operation that went wrong."""
+    """Return the first `length` operations of what was played."""
     case, expected = played.case, played.case.expected
     trace = replace(case.trace, operations=case.trace.operations[:length])
     shorter = expected.first(length)

@@ -1,19 +1,30 @@
-"""Search random traces for one on which a submission goes wrong, and make it as short and simple as it can be.
+"""Search beyond the cases: random traces on which a submission goes wrong, small traces, and small engines.
 
-A seed makes the same traces in the same order. A smaller trace goes wrong in the same way in the same call. Edits of
-one kind are tried side by side in one run of the program. Those that work alone are then tried together, then half of
-them, and so on, since most do not depend on each other. That is repeated until nothing changes any more: then no
-operation can be left out, and no value alone be replaced by a simpler one. Hypothesis' shrinker was looked at: it asks
-for the result of one candidate after the other, and each would start the sandbox again.
+`hunt` looks for a failing random trace; equal seeds give equal traces in the same order. `shrink` makes a failing trace
+as short and simple as it can be: the smaller trace must go wrong in the same way in the same call. Edits of one kind
+are tried side by side in one run of the program. Those that work alone are then tried together, then half of them,
+and so on, since most do not depend on each other. This is repeated until nothing changes any more: then no operation
+can be left out, and no single value can be replaced by a simpler one. Hypothesis' shrinker is not used: it asks for
+the result of one candidate after the other, and each would start the sandbox again.
+
+What a search adds to a verdict is for the reader of a report and never costs a point. If every case passes, `checked`
+tries the transitions of the lab's small engines: every call in every state that calls lead to, or in some hundreds
+of these states. If a public case fails, `smallest` finds the smallest trace that fails in the same way.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count, islice
 
+from grader.assignment.lab import Lab
+from grader.assignment.stored import stored
 from grader.core.case import Case
+from grader.core.closure import Closure, Covering, closure_of, covering_of
+from grader.core.record import SmallestTrace
+from grader.core.verdict import Advice
 from grader.search.player import FailingTrace, TracePlayer, explicit
 from grader.system.budget import IMPATIENT
 from reference.operation import Argument, Operation
@@ -22,21 +33,21 @@ from reference.oracle import Generator
 _LENGTHS = (15, 30, 60, 120)
 """The numbers of operations of the traces, round by round: long ones reach states that short ones do not."""
 _FIRST_TRACES, _MOST_TRACES = 15, 90
-"""The number of traces of the first round, which doubles from round to round, and of the largest."""
+"""The number of traces of the first round, and its maximum; the number doubles from round to round."""
 _COMPARED = 6
-"""The number of failing traces of a round of which the shortest is returned."""
+"""The number of failing traces of a round that are compared: `hunt` returns the shortest of them."""
 _MORE_ROUNDS = 4
-"""The number of rounds that are played for a failing trace without pokes, where one with pokes is known."""
+"""The number of rounds that search for a failing trace without pokes, if one with pokes is known."""
 _SEEDS = 1_000_000
-"""The numbers of traces that are reserved for each seed; no search plays so many."""
+"""The number of traces that are reserved for each seed; no search plays as many."""
 
 
 def hunt(
     player: TracePlayer, generate: Generator, seed: int, *, late: Callable[[], bool], progress: Callable[[int], None]
 ) -> FailingTrace | None:
-    """Return a failing trace: the shortest of a few of the first round that has some; None when time is over.
+    """Play rounds of random traces. Return the shortest of a few failing traces of a round; None if the time is over.
 
-    While it has pokes, a few more rounds are played for one that makes calls only. `progress` is called with the number
+    While the best trace has pokes, a few more rounds search for one without pokes. `progress` is called with the number
     of traces that were played.
     """
     numbers = count(seed * _SEEDS)
@@ -56,7 +67,7 @@ def hunt(
 
 
 def _order(player: TracePlayer, failing: FailingTrace) -> tuple[int, int]:
-    """Traces without pokes come first, then short ones."""
+    """Return the sort key of failing traces: fewer pokes come first, then shorter traces."""
     return _pokes(player, failing), failing.operation
 
 
@@ -66,9 +77,9 @@ def _pokes(player: TracePlayer, failing: FailingTrace) -> int:
 
 
 def fails(player: TracePlayer, case: Case) -> FailingTrace | None:
-    """Return a case of an assignment as a failing trace; of random traces the first that fails. None: none fails.
+    """Return a case as a failing trace, or the first of its random traces that fails; None if no trace fails.
 
-    The tool that looks for wrong uses of memory looks only where nothing else shows a fault, and goes on looking then.
+    The memory checker runs only if nothing else shows a fault. `player` keeps it on afterwards.
     """
     traces = [case.trace.operations] if case.generated is None else case.generated.traces
     player.domain.learn(explicit(operations) for operations in traces)
@@ -89,21 +100,21 @@ def _cases(player: TracePlayer, generate: Generator, numbers: Iterable[int], len
 
 
 Edit = Mapping[int, Operation | None]
-"""What comes in the place of some operations; None: nothing."""
+"""The replacements of some operations; None removes the operation."""
 
 _MOST_TOGETHER = 96
-"""The most candidates of one run."""
+"""The maximal number of candidates in one run of the program."""
 _MOST_HANGING = 12
-"""The same where the trace hangs: each candidate that hangs too uses up its time."""
+"""The same maximum if the trace hangs, because each candidate that hangs uses up its time."""
 _MOST_PAIRS = 192
-"""The most pairs of values that are made simpler together."""
+"""The maximal number of pairs of values that are simplified together."""
 
 
 def shrink(player: TracePlayer, failing: FailingTrace, late: Callable[[], bool] = lambda: False) -> FailingTrace:
-    """Return the smallest trace that is reached from a failing one; itself where no smaller one fails in the same way.
+    """Return the smallest trace found that fails in the same way, or the failing trace itself.
 
-    `late` returns whether no time is left; what was reached until then is returned, and is not called the smallest.
-    Candidates have little time; where the trace hangs, what is reached is played once more with all of it.
+    `late` returns whether no time is left. Then the result is not marked as the smallest. Candidates have little time,
+    so if the trace hangs, the result is played again with the full time.
     """
     small = _shrunk(replace(player, limits=IMPATIENT, late=late, shares=not failing.hangs), failing)
     if not failing.hangs:
@@ -118,7 +129,7 @@ def _shrunk(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
     failing = _with_fewer_settings(player, failing)
 
     def failing_alike(edits: Sequence[Edit]) -> Iterator[tuple[int, FailingTrace]]:
-        """Yield the edits after which the same goes wrong, in order."""
+        """Yield the index of each edit after which the trace fails in the same way, with the edited trace, in order."""
         operations = explicit(failing.case.trace.operations)
         settings = dict(failing.case.trace.settings)
         candidates = [(place, player.case(_edited(operations, edit), settings)) for place, edit in enumerate(edits)]
@@ -141,7 +152,7 @@ def _shrunk(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
 
 
 def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
-    """Return it as it fails when played again, without the settings that it does not need."""
+    """Play the trace again, and return the failing trace without the settings that it does not need."""
     failing = next((trace for _, trace in player.failing([failing.case])), failing)
     for name in failing.case.trace.settings:
         settings = {other: value for other, value in failing.case.trace.settings.items() if other != name}
@@ -155,9 +166,9 @@ def _with_fewer_settings(player: TracePlayer, failing: FailingTrace) -> FailingT
 def _best(
     failing_alike: Callable[[Sequence[Edit]], Iterator[tuple[int, FailingTrace]]], edits: Sequence[Edit], most: int
 ) -> FailingTrace | None:
-    """Return what is left after as many of the edits as can be made together; None where none can be made.
+    """Return the trace after as many of the edits as possible; None if every edit makes the failure disappear.
 
-    At `most` so many are tried side by side.
+    At most `most` edits are tried in one run.
     """
     for first in range(0, len(edits), most):
         some = edits[first : first + most]
@@ -172,7 +183,7 @@ def _best(
 
 
 def _unions(edits: Sequence[Edit]) -> list[Edit]:
-    """All edits in one, the first half of them in one, and so on; of edits of the same operation the first one."""
+    """Return the unions of all edits, of the first half, of the first quarter, and so on, without overlapping edits."""
     unions: list[Edit] = []
     count = len(edits)
     while count > 1:
@@ -191,14 +202,14 @@ def _edited(operations: Sequence[Operation], edit: Edit) -> list[Operation]:
 
 
 def _size(case: Case) -> tuple[int, int, str]:
-    """The order in which traces are simpler: fewer operations, then smaller values."""
+    """Return the sort key of traces by size: fewer operations first, then smaller values."""
     operations = explicit(case.trace.operations)
     weight = sum(_weight(value) for operation in operations for value in (operation.target, *operation.arguments))
     return len(operations), weight, " ".join(map(str, operations))
 
 
 def _weight(value: Argument) -> int:
-    """How far a value is from the simplest ones: 1, an empty list, null."""
+    """Return how far a value is from the simplest values: 1, an empty list, null."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -213,7 +224,7 @@ def _weight(value: Argument) -> int:
 
 
 def _without(operations: Sequence[Operation]) -> Iterator[Edit]:
-    """Leave out runs of operations, long ones first, then each alone, then each pair of calls near each other."""
+    """Yield edits that remove runs of operations, long runs first, then pairs of operations near each other."""
     length = len(operations)
     size = length // 2
     while size:
@@ -226,7 +237,7 @@ def _without(operations: Sequence[Operation]) -> Iterator[Edit]:
 
 
 def _renamed(operations: Sequence[Operation]) -> Iterator[Edit]:
-    """Replace a number by a smaller one wherever it stands, or swap two: ids belong together."""
+    """Yield edits that replace a number, or swap two, wherever they occur, because equal ids belong together."""
     numbers = {number for operation in operations for number in operation.numbers}
     targets = {operation.target for operation in operations} - {None, 1}
     for old in sorted(numbers):
@@ -260,7 +271,7 @@ def _with_numbers(operation: Operation, new: Mapping[int, int]) -> Operation:
 
 
 def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
-    """Replace each argument by simpler ones."""
+    """Yield edits that replace an argument by a simpler one."""
     for place, operation in enumerate(operations):
         for number, argument in enumerate(operation.arguments):
             for value in dict.fromkeys(_simpler_values(argument)):
@@ -268,7 +279,7 @@ def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
 
 
 def _simpler_together(operations: Sequence[Operation]) -> Iterator[Edit]:
-    """Replace two arguments at once: a pool and what fits in it, lists of which each item has one in the other."""
+    """Yield edits that simplify two arguments, such as a pool and its content, or remove an item of parallel lists."""
     places = [
         (place, number, [value for value, _ in zip(_halves(argument), range(2), strict=False)])
         for place, operation in enumerate(operations)
@@ -293,7 +304,7 @@ def _with_argument(operation: Operation, number: int, value: Argument) -> Operat
 
 
 def _halves(value: Argument) -> Iterator[int]:
-    """Yield smaller numbers that keep what a number is a multiple of, as far as they can."""
+    """Yield smaller numbers, first one that is divisible by the same power of two, if there is one."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 1:
         yield value & (value - 1) or value // 2  # without the lowest bit
         yield value // 2
@@ -302,7 +313,7 @@ def _halves(value: Argument) -> Iterator[int]:
 def _simpler_values(value: Argument) -> Iterator[Argument]:
     """Yield simpler values of the same kind, the simplest first.
 
-    A positive number stays positive: a handout often says nothing about blocks without tokens, windows of length 0.
+    A positive number stays positive: a handout often does not define blocks without tokens or windows of length 0.
     """
     if isinstance(value, bool):
         yield from (False,) * value
@@ -322,3 +333,106 @@ def _simpler_values(value: Argument) -> Iterator[Argument]:
             yield (*value[:place], *value[place + 1 :])
             for simpler in _simpler_values(item) if not isinstance(item, str) else ():  # names must stay different
                 yield (*value[:place], simpler, *value[place + 1 :])
+
+
+Explored = Closure | Covering
+"""A closure to walk through, or traces that go through all transitions."""
+
+_NO_CASE = "Every case passes, but your program goes wrong in these calls, which costs no point"
+_SECONDS = 2.0
+"""The seconds for finding a smaller trace. After that time the smallest trace so far is used."""
+_MOST_STATES = 24
+"""The maximal number of wrong states in which calls are tried: those that the fewest calls lead to."""
+_MOST_SUSPECTS = 1500
+"""The maximal number of transitions that are tried if failing traces are known instead of wrong states."""
+
+
+def load_closure(lab: Lab, progress: Callable[[int], None] = lambda _: None) -> Explored | None:
+    """Return the transitions of a lab's small engines, explored once per version of the code; None without engines.
+
+    To explore a closure takes some ten seconds; `progress` is called with the number of states that were explored.
+    """
+    smalls = lab.smalls()
+    if not smalls:
+        return None
+
+    def explored() -> Explored:
+        return covering_of(smalls, lab.model) if lab.runtime.plays_generated else closure_of(smalls[0], progress)
+
+    return stored("closures", lab.name, list, explored)
+
+
+def checked(player: TracePlayer, explored: Explored) -> tuple[str, tuple[Advice, ...]]:
+    """Return a sentence if the program is right in all transitions, or advice on where it goes wrong.
+
+    Both are empty if nothing is known: the program has more memory than can be kept for each state, or its states
+    differ from the reference's in a way that breaks no rule.
+    """
+    if isinstance(explored, Closure):
+        sentence, failing = _walked(player, explored)
+    else:
+        sentence, failing = _covered(player, explored)
+    return sentence, (_advice(failing),) if failing is not None else ()
+
+
+def _walked(player: TracePlayer, closure: Closure) -> tuple[str, FailingTrace | None]:
+    walked = player.lab.runtime.walk(player.work, player.program, closure)
+    if walked is None or not walked.fits:
+        return "", None
+    if walked.sums is None:
+        return "", _first(player, [closure.trace(walked.state, walked.call)])
+    if walked.sums == closure.sums:
+        opening, *calls = closure.calls
+        return (
+            f"All {closure.transitions:,} transitions of a small engine agree: after {opening}, {len(calls)} calls in "
+            f"each of the {len(closure):,} states that they lead to."
+        ), None
+    pairs = zip(walked.sums, closure.sums, strict=True)
+    ways = [closure.trace(state) for state, (actual, right) in enumerate(pairs) if actual != right]
+    ways = sorted(ways, key=len)[:_MOST_STATES]
+    return "", _first(player, [[*way, call] for way in ways for call in closure.calls[1:]])
+
+
+def _covered(player: TracePlayer, covering: Covering) -> tuple[str, FailingTrace | None]:
+    differing = player.differing(covering.generated)
+    if not differing:
+        return (
+            f"All {covering.transitions:,} transitions of {covering.engines} small engines agree: the calls that are "
+            f"tried in each of {covering.states:,} states."
+        ), None
+    failing = _first(player, covering.suspects(differing)[:_MOST_SUSPECTS])
+    if failing is None:  # the fault needs a longer way than the shortest one
+        failing = _first(player, [covering.generated.traces[place] for place in differing[:_MOST_STATES]])
+        failing = _shrunk_in_time(player, failing) if failing is not None else None
+    return "", failing
+
+
+def _first(player: TracePlayer, traces: Iterable[Sequence[Operation]]) -> FailingTrace | None:
+    """Return the first trace that fails alone."""
+    cases = [case for case in map(player.case, traces) if case is not None]
+    return next((failing for _, failing in player.failing(cases)), None)
+
+
+def _shrunk_in_time(player: TracePlayer, failing: FailingTrace) -> FailingTrace:
+    """Return the smallest trace that fails in the same way and is found within `_SECONDS`."""
+    started = time.monotonic()
+    return shrink(player, failing, lambda: time.monotonic() - started > _SECONDS)
+
+
+def _advice(failing: FailingTrace) -> Advice:
+    calls = "; ".join(map(str, failing.operations))
+    return Advice(kind="closure", message=f"{_NO_CASE}: {calls}: {failing.sentence}")
+
+
+def smallest(player: TracePlayer, case: Case) -> SmallestTrace | None:
+    """Return the smallest trace that fails as this case does; None if the case does not fail when played again."""
+    failing = fails(player, case)
+    if failing is None:
+        return None
+    failing = _shrunk_in_time(player, failing)
+    return SmallestTrace(
+        case=case.name,
+        calls=tuple(map(str, failing.operations)),
+        sentence=failing.sentence,
+        is_smallest=failing.is_smallest,
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 Node = Any
 """A node of tree-sitter, which need not be installed."""
@@ -42,7 +42,7 @@ _OPERATORS = {
     "in": ("not in",),
     "not in": ("in",),
 }
-"""What may come in the place of an operator."""
+"""The replacements of an operator."""
 
 _WITH_OPERATOR = frozenset(
     {
@@ -52,7 +52,7 @@ _WITH_OPERATOR = frozenset(
 )
 _NUMBERS = frozenset({"number_literal", "integer"})
 _STATEMENTS = frozenset({"expression_statement", "break_statement", "continue_statement"})
-"""Statements that may be missing. Without a `return` most programs do not compile, or return something else."""
+"""Statements that are removed. `return` stays: without it most programs do not compile, or return something else."""
 _CONDITIONS = frozenset({"if_statement", "while_statement", "elif_clause", "conditional_expression"})
 _CALLS = frozenset({"call_expression", "call"})
 _LISTS = frozenset({"argument_list"})
@@ -69,39 +69,58 @@ class Mutant:
     content: bytes
 
 
+class Edit(NamedTuple):
+    """The text that replaces the bytes from `start` to `end` of a program."""
+
+    start: int
+    end: int
+    text: str
+
+    def of(self, content: bytes) -> bytes:
+        """Return the edited program."""
+        return content[: self.start] + self.text.encode() + content[self.end :]
+
+    def line(self, content: bytes) -> int:
+        """Return the number of the first line of the program that it changes."""
+        return content.count(b"\n", 0, self.start) + 1
+
+    def mutant(self, content: bytes) -> Mutant:
+        """Return the edited program, with words on the edit."""
+        old, text = content[self.start : self.end].decode(errors="replace"), self.text
+        return Mutant(
+            line=self.line(content),
+            column=self.start - content.rfind(b"\n", 0, self.start),
+            change=f"`{_short(old)}` -> `{_short(text)}`" if text.strip(" ;") else f"without `{_short(old)}`",
+            content=self.of(content),
+        )
+
+
 def mutants(content: bytes, language: str) -> Iterator[Mutant]:
     """Yield all mutants of a program, in the order of their places; `language` is "c" or "python".
 
-    Raises `ImportError` where tree-sitter is not installed.
+    Raises `ImportError` if tree-sitter is not installed.
     """
-    for node in _nodes(_root(content, language)):
-        for start, end, text in _changes(node, content, language):
-            old = content[start:end].decode(errors="replace")
-            line, column = content.count(b"\n", 0, start) + 1, start - content.rfind(b"\n", 0, start)
-            yield Mutant(
-                line=line,
-                column=column,
-                change=f"`{_short(old)}` -> `{_short(text)}`" if text.strip(" ;") else f"without `{_short(old)}`",
-                content=content[:start] + text.encode() + content[end:],
-            )
+    for node in nodes(root_of(content, language)):
+        for edit in changes(node, content, language):
+            yield edit.mutant(content)
 
 
 def knock_outs(content: bytes, empty: bytes, language: str) -> Iterator[tuple[str, bytes]]:
     """Yield for each function of a program, by its name, the program with the body that `empty` gives the function.
 
-    `empty` is a program that does nothing: what it does not have, and constructors, stay. Raises `ImportError` where
-    tree-sitter is not installed.
+    `empty` is a program that does nothing. Constructors stay, and functions that `empty` does not have. Raises
+    `ImportError` if tree-sitter is not installed.
     """
-    bodies = dict(_bodies(_root(empty, language)))
-    for name, body in _bodies(_root(content, language)):
-        if name in bodies and not name.endswith("__init__"):
-            text = _text(bodies[name], empty).encode()
+    nothing = dict(bodies(root_of(empty, language)))
+    for name, body in bodies(root_of(content, language)):
+        if name in nothing and not name.endswith("__init__"):
+            text = text_of(nothing[name], empty).encode()
             yield name, content[: body.start_byte] + text + content[body.end_byte :]
 
 
-def _bodies(root: Node) -> Iterator[tuple[str, Node]]:
+def bodies(root: Node) -> Iterator[tuple[str, Node]]:
     """Yield name and body of each function, in Python of the methods too: "Pool.free"."""
-    for node in _nodes(root):
+    for node in nodes(root):
         body = node.child_by_field_name("body") if node.type == "function_definition" else None
         if body is None:
             continue
@@ -119,13 +138,14 @@ def _name_of(definition: Node) -> str:
     return name.decode(errors="replace")
 
 
-def _root(content: bytes, language: str) -> Node:
+def root_of(content: bytes, language: str) -> Node:
+    """Return the root node of a program. Raises `ImportError` if tree-sitter is not installed."""
     library, grammar = import_module("tree_sitter"), import_module(f"tree_sitter_{language}")
     root: Node = library.Parser(library.Language(grammar.language())).parse(content).root_node
     return root
 
 
-def _nodes(root: Node) -> Iterator[Node]:
+def nodes(root: Node) -> Iterator[Node]:
     """Yield all nodes in the order of the text."""
     waiting = [root]
     while waiting:
@@ -134,39 +154,39 @@ def _nodes(root: Node) -> Iterator[Node]:
         waiting += reversed(node.children)
 
 
-def _changes(node: Node, content: bytes, language: str) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and new text of each change of this node alone."""
+def changes(node: Node, content: bytes, language: str) -> Iterator[Edit]:
+    """Yield each change of this node alone."""
     if node.has_error:
         return
     if node.type in _WITH_OPERATOR:
         for child in node.children:
             for operator in _OPERATORS.get(child.type, ()) if not child.is_named else ():
-                yield child.start_byte, child.end_byte, operator
+                yield Edit(child.start_byte, child.end_byte, operator)
     elif node.type in _NUMBERS:
-        yield from ((node.start_byte, node.end_byte, text) for text in _other_numbers(_text(node, content)))
+        yield from (Edit(node.start_byte, node.end_byte, text) for text in _other_numbers(text_of(node, content)))
     elif node.type in _STATEMENTS and not _is_text(node):
-        yield node.start_byte, node.end_byte, ";" if language == "c" else "pass"
+        yield Edit(node.start_byte, node.end_byte, ";" if language == "c" else "pass")
         if node.type == "break_statement":
-            yield node.start_byte, node.end_byte, _text(node, content).replace("break", "continue")
+            yield Edit(node.start_byte, node.end_byte, text_of(node, content).replace("break", "continue"))
     condition = node.child_by_field_name("condition") if node.type in _CONDITIONS else None
     if condition is not None:
-        text = _text(condition, content)
+        text = text_of(condition, content)
         negated = f"(!{text})" if language == "c" else f"not ({text})"
-        yield condition.start_byte, condition.end_byte, negated
+        yield Edit(condition.start_byte, condition.end_byte, negated)
     if node.type in _CALLS:
         arguments = node.child_by_field_name("arguments")
         if arguments is not None and arguments.type in _LISTS:
             yield from _swapped_arguments(arguments, content)
 
 
-def _swapped_arguments(arguments: Node, content: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield each two neighbours in the other order."""
+def _swapped_arguments(arguments: Node, content: bytes) -> Iterator[Edit]:
+    """Yield each pair of neighbours in swapped order."""
     named = [child for child in arguments.children if child.is_named and child.type != "comment"]
     for first, second in pairwise(named):
-        before, between = _text(first, content), content[first.end_byte : second.start_byte].decode(errors="replace")
-        after = _text(second, content)
+        before, between = text_of(first, content), content[first.end_byte : second.start_byte].decode(errors="replace")
+        after = text_of(second, content)
         if before != after and "=" not in before + after:
-            yield first.start_byte, second.end_byte, f"{after}{between}{before}"
+            yield Edit(first.start_byte, second.end_byte, f"{after}{between}{before}")
 
 
 def _other_numbers(text: str) -> Iterator[str]:
@@ -180,11 +200,12 @@ def _other_numbers(text: str) -> Iterator[str]:
 
 
 def _is_text(node: Node) -> bool:
-    """Whether the statement is a docstring or a call that only prints."""
+    """Return whether the statement is a docstring or a call that only prints."""
     return any(child.type in ("string", "string_literal") for child in node.children)
 
 
-def _text(node: Node, content: bytes) -> str:
+def text_of(node: Node, content: bytes) -> str:
+    """Return the text of a node; characters that are no UTF-8 are replaced."""
     return content[node.start_byte : node.end_byte].decode(errors="replace")
 
 

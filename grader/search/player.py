@@ -1,9 +1,8 @@
-"""Play traces that are in no case file on a submission, and say what goes wrong first in each.
+"""Play traces that are in no case file on a submission, and return what goes wrong first in each.
 
-The domain of a search is what a handout says something about, as far as a lab's random traces show it. A smaller trace
-must not leave it: a handout may say nothing about blocks without tokens or about a request without a manager, and there
-every program is right. The random traces of a lab stay within its handout, so a call follows only what it follows
-there, and its values are not smaller than there.
+A search stays within what the handout defines. The handout may say nothing about blocks without tokens or about a
+request without a manager, and then every program is right. The random traces of a lab stay within its handout. So in
+other traces a call follows only calls that it follows in random traces, and has no smaller values than there.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ from typing import TypeVar
 
 from grader.assignment.lab import Lab
 from grader.core.case import Case, Expected, Generated, JsonValue, Number, Word
+from grader.core.errors import OptionalStage, OptionalStages
+from grader.core.judgement import Evidence, Symptom
 from grader.core.model import Step, play
-from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Verdict, Visibility
-from grader.judge.compare import compare
-from grader.judge.evidence import Evidence, evidence
-from grader.runtime.comparison import Comparison
-from grader.runtime.observation import NO_TIME, Played
-from grader.runtime.protocol import GradingOptions, Observations, Program
+from grader.judge.compare import compare, evidence
+from grader.runtime.protocol import NO_TIME, Comparison, GradingOptions, Observations, Played, Program
 from grader.search.generated import together
 from grader.system.budget import IMPATIENT, TIME_LIMITS, TimeLimits
 from grader.system.sandbox import Workspace
@@ -32,28 +29,28 @@ from reference.operation import Argument, Operation, Trace
 from reference.oracle import CannotGoOn, Generator
 
 _TRACES, _LENGTH = 120, 40
-"""The traces from which a domain is learned."""
+"""The number and length of the traces from which a domain is learned."""
 _BEGINNINGS = 600
-"""The number of traces of which only the first operation is looked at."""
+"""The number of traces from which the domain only learns the first operation."""
 
 
 @dataclass(slots=True)
 class Domain:
-    """What occurs in some traces."""
+    """The calls and values that occur in some traces: other traces may use them."""
 
     after: dict[str, set[str]] = field(default_factory=dict)
-    """By the name of an operation with which traces begin: the operations that come after it."""
+    """For each operation with which traces begin, by name: the names of the operations that come after it."""
     least: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The smallest number in an argument, by operation and place."""
+    """The smallest number in an argument, by name of the operation and index of the argument."""
     shortest: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    """The shortest list in an argument, by operation, place, and the number of lists that it lies in."""
+    """The shortest list in an argument, by name, index, and the number of lists around this list."""
 
     alone: frozenset[str] = frozenset()
-    """Operations that need nothing before them, although no random trace begins with them: cases do."""
+    """Operations that need nothing before them: cases begin with them, although no random trace does."""
 
     @classmethod
     def of(cls, generate: Generator, cases: Iterable[Case] = ()) -> Domain:
-        """Learn it from random traces; from cases only which operations need nothing before them."""
+        """Return a domain that knows what random traces have, and with which operations cases begin."""
         domain = cls(alone=frozenset(operation.name for case in cases for operation in case.trace.operations[:1]))
         for seed in range(_BEGINNINGS):
             domain.after.setdefault(generate(seed, 2)[0].name, set())
@@ -61,7 +58,7 @@ class Domain:
         return domain
 
     def learn(self, traces: Iterable[Sequence[Operation]]) -> None:
-        """Add what occurs in these traces."""
+        """Add the calls and values that occur in these traces."""
         traces = [trace for trace in traces if trace]
         for trace in traces:
             self.after.setdefault(trace[0].name, set())
@@ -75,7 +72,7 @@ class Domain:
                         self.shortest[*key, depth] = min(self.shortest.get((*key, depth), 2**63), length)
 
     def has(self, trace: Sequence[Operation]) -> bool:
-        """Whether every operation comes after one that it may follow, with values that are not too small."""
+        """Return whether `alone` or `after` allows every operation, and `least` and `shortest` allow all arguments."""
         if all(operation.name in self.alone for operation in trace):
             return bool(trace) and all(map(self._allows, trace))
         if trace[0].name not in self.after:
@@ -86,7 +83,7 @@ class Domain:
         )
 
     def _with_beginnings(self, trace: Sequence[Operation]) -> Iterator[tuple[str, Operation]]:
-        """Yield each operation with the last one before it (or itself) with which a trace may begin."""
+        """Yield each operation, with the name of the latest operation up to there that may begin a trace."""
         begun = trace[0].name
         for operation in trace:
             begun = operation.name if operation.name in self.after else begun
@@ -112,7 +109,7 @@ def _numbers(value: Argument) -> Iterator[int]:
 
 
 def _lengths(value: Argument, depth: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield for each list in a value in how many others it lies, and its length."""
+    """Yield for each list in a value the number of lists around it, and its length."""
     if isinstance(value, tuple):
         yield depth, len(value)
         for item in value:
@@ -123,14 +120,14 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _AT_ONCE = 6
-"""The number of traces that are played alone at a time, of those that failed together with others."""
+"""The number of traces that are played alone at a time, after they failed together with others."""
 
 
 class NoOptionalStages(OptionalStages):
-    """Runs none of the optional stages: that something goes wrong is known without lines and explanations."""
+    """Runs no optional stage: a search needs no lines and explanations."""
 
     def run(self, stage: OptionalStage, work: Callable[[], T], *, otherwise: U) -> T | U:  # noqa: ARG002
-        """Return what takes the place of the stage's result."""
+        """Return `otherwise`, without running `work`."""
         return otherwise
 
 
@@ -142,53 +139,53 @@ class TraceFault:
     kind: str
     """The facet of a difference, or the kind of a symptom."""
     refused: tuple[bool, bool] = (False, False)
-    """Of a difference: whether the call must fail, and whether it did."""
+    """For a difference: whether the call must be refused, and whether the program refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailingTrace:
-    """A trace up to the operation that goes wrong, with what the grader adds at its end, and the faults there."""
+    """A trace up to the operation that goes wrong, the operations that the grader adds to its end, and the faults."""
 
     case: Case
     faults: tuple[TraceFault, ...]
-    """Those of one operation, the most telling first."""
+    """The faults of the operation that goes wrong, the most important first."""
     operation: int
     """The operation that goes wrong, counted from 0."""
     sentence: str = ""
-    """What is wrong there."""
+    """A sentence that says what is wrong at this operation."""
     hangs: bool = False
     is_smallest: bool = False
-    """Whether it was made as small as it can be, and not only as small as in the time for it."""
+    """Whether the trace is as small as it can be. False if the time was over before that was known."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Those up to the one that goes wrong, which may be one that the grader adds at the end."""
+        """The operations up to the wrong one, which may be one that the grader adds to the end."""
         return self.case.trace.operations[: self.operation + 1]
 
 
 @dataclass(slots=True)
 class TracePlayer:
-    """Plays traces on one submission. Each time the program gets the time of a whole grading."""
+    """Plays traces on one submission. Each run of the program gets the time of a whole grading."""
 
     lab: Lab
     work: Workspace
     program: Program
     seed: int
     domain: Domain
-    """No trace outside it is played."""
+    """A trace outside of this domain is not played."""
     memory_checker: bool = False
-    """Whether the tool that looks for wrong uses of memory looks on."""
+    """Whether the memory checker (Valgrind) runs too."""
     limits: TimeLimits = TIME_LIMITS
     late: Callable[[], bool] = lambda: False
-    """Whether no time is left; then nothing more is played."""
+    """Returns whether no time is left; then nothing more is played."""
     shares: bool = True
-    """Whether traces share processes before those that fail in them are played alone; not worth it where many hang."""
+    """Whether traces first share a process, and only those that fail there are played alone; no gain if many hang."""
     played: int = 0
     """The number of traces that were played."""
     optional: OptionalStages = field(default_factory=NoOptionalStages)
 
     def case(self, operations: Sequence[Operation], settings: dict[str, int] | None = None) -> Case | None:
-        """Return a case of these operations; None where the handout does not say what they do, or a case may not."""
+        """Return a case of these operations; None if the handout leaves them open or a case file cannot have them."""
         settings = {"seed": self.seed, **(settings or {})}
         if not all(map(self._fits, operations)) or not self.domain.has(operations):
             return None
@@ -214,17 +211,17 @@ class TracePlayer:
         )
 
     def differing(self, generated: Generated) -> tuple[int, ...]:
-        """Return the places of the traces in which something else is seen than in the reference's.
+        """Return the indices of the traces that differ from the reference.
 
-        They share processes, so one that fails here need not fail alone.
+        The traces share processes, so a trace that differs here may be right when it is played alone.
         """
         whole = self._case(Trace(operations=()), Expected.of(()), generated)
         return self._play([whole], self.limits)[0].failing
 
     def failing(self, cases: Sequence[Case]) -> Iterator[tuple[int, FailingTrace]]:
-        """Yield the cases that go wrong when they are played alone, with their places, in order.
+        """Yield the cases that go wrong when they are played alone, with their indices, in order.
 
-        They are played as they are asked for.
+        Cases are played only when the next result is asked for.
         """
         self.played += len(cases)
         if self.lab.runtime.plays_generated and self.shares and not self.memory_checker:
@@ -240,7 +237,7 @@ class TracePlayer:
                     yield place, trace
 
     def _failing_together(self, cases: Sequence[Case]) -> tuple[int, ...]:
-        """The places of the cases that went wrong when they shared a process."""
+        """Return the indices of the cases that went wrong when they shared a process."""
         if len(cases) < 2:
             return tuple(range(len(cases)))
         return self._play([together(cases, self.lab.grammar.every)], IMPATIENT)[0].failing
@@ -263,7 +260,7 @@ class TracePlayer:
         )
 
     def _cut(self, observed: Observations, number: int) -> FailingTrace | None:
-        """Return the trace of this number up to where it goes wrong; None where it does not."""
+        """Return the trace with this number up to where it goes wrong; None if it does not go wrong."""
         comparison = observed.comparisons[number]
         ending = comparison.played.ending
         if (ending is not None and ending.kind == NO_TIME) or comparison.unjudged:
@@ -277,12 +274,12 @@ class TracePlayer:
         at_first = [piece for piece in pieces if piece.operation == first]
         faults = tuple(dict.fromkeys(_fault(piece, comparison) for piece in at_first))
         hangs = any(piece.verdict is Verdict.TIME_LIMIT_EXCEEDED for piece in at_first)
-        return FailingTrace(case or comparison.case, faults, first, at_first[0].sentence, hangs)
+        return FailingTrace(case or comparison.case, faults, first, at_first[0].seen, hangs)
 
     def _steps(self, operations: Sequence[Operation], settings: dict[str, int]) -> Iterator[Step]:
-        """Yield what the reference does in these operations and in those that the grader adds at their end.
+        """Yield what the reference does in these operations and in those that the grader adds to their end.
 
-        A setting that says what the operations say themselves, such as a size, is removed.
+        A setting is removed if the operations say the same, such as a size.
         """
         model = self.lab.model(Trace(operations=tuple(operations), settings=settings))
         steps = list(play(model, Trace(operations=tuple(operations))))
@@ -297,7 +294,7 @@ class TracePlayer:
         yield from play(model, Trace(operations=tuple(whole[len(steps) :])))
 
     def _check_opened(self, steps: Sequence[Step]) -> None:
-        """Raise `CannotGoOn` where a target is opened that is open: nobody could close both."""
+        """Raise `CannotGoOn` if a target is opened twice: no call could close the two."""
         opened: set[int | None] = set()
         for step in steps:
             signature, target = self.lab.grammar.operations[step.operation.name], step.operation.target
@@ -309,7 +306,7 @@ class TracePlayer:
                 opened.discard(target)
 
     def _fits(self, operation: Operation) -> bool:
-        """Whether a case file may have this operation."""
+        """Return whether a case file may have this operation."""
         signature = self.lab.grammar.operations.get(operation.name)
         if signature is None:
             return False
@@ -320,7 +317,7 @@ class TracePlayer:
 
 
 def explicit(operations: Sequence[Operation]) -> list[Operation]:
-    """Return the operations as a file can have them: without those that the grader adds at the end, and no claims."""
+    """Return the operations as a case file can have them: without claims and without operations added by the grader."""
     last = max((place for place, operation in enumerate(operations) if not operation.implicit), default=-1)
     return [replace(operation, line=0, claim=None, implicit=False) for operation in operations[: last + 1]]
 
@@ -336,6 +333,7 @@ def _allows(wanted: Number | JsonValue | Word, value: Argument) -> bool:
 def _fault(piece: Evidence, comparison: Comparison) -> TraceFault:
     operations = comparison.case.trace.operations
     call = operations[min(piece.operation, len(operations) - 1)].name
-    if piece.difference is None or piece.judgement is None:
-        return TraceFault(call, piece.kind)
-    return TraceFault(call, piece.difference.facet, (piece.judgement.expected.refused, piece.judgement.actual.refused))
+    if isinstance(piece, Symptom):
+        return TraceFault(call, piece.matched_kind)
+    judgement = comparison.wrong[piece.operation]
+    return TraceFault(call, piece.facet, (judgement.expected.refused, judgement.actual.refused))

@@ -1,7 +1,7 @@
 """The grader's own folders: private ones for single gradings, and the cache of what it compiles for itself.
 
-Each private folder is named after its process and locked while that runs. A grader that is killed removes nothing, so
-a later one removes the folders of dead processes: the names contain process id and start time. Each folder also has a
+Each private folder is named after its process and locked while it runs. A grader that is killed removes nothing, so
+a later grader removes the folders of dead processes: the names contain process id and start time. The folder also has a
 lock that the kernel releases however the process ends, because another machine that shares the disk has other process
 ids.
 
@@ -34,7 +34,10 @@ _REMEDY = "set XDG_CACHE_HOME to a folder of your own"
 
 
 def temporary_folder() -> Path:
-    """The system's folder for temporary files. Python tries it with a file, which no interrupt may leave there."""
+    """Return the system's folder for temporary files.
+
+    Python writes a file there to try the folder. No interrupt may leave that file behind.
+    """
     with delayed_interrupts():
         return Path(tempfile.gettempdir())
 
@@ -85,7 +88,7 @@ def _remove_abandoned(place: Path, users: Collection[int]) -> None:
 
 
 def _start(pid: int) -> str:
-    """Return a process's start time in kernel ticks; "" when there is no such process, or it has ended."""
+    """Return a process's start time in kernel ticks; "" if there is no such process, or if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -125,13 +128,13 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
-    """Return the folder for what is made from these `parts`; `make` fills it once, it exists complete or not at all.
+    """Return the cached folder for these `parts`. If it is missing, `make` fills it, completely or not at all.
 
-    Raises `BrokenTool` when the cache folder is not of this user alone, `OutOfRoom` when it cannot be written.
+    Raises `BrokenTool` if another user owns or can change the cache folder, `OutOfRoom` if it cannot be written.
     """
     name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
     users = users_cache_folder()
-    if _is_there(users) and (users / name).is_dir():  # also where nothing can be written any more
+    if _is_there(users) and (users / name).is_dir():  # reading works on a full disk, too
         return users / name
     place = cache_folder() / name
     try:
@@ -149,7 +152,7 @@ def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
 def cache_folder() -> Path:
     """Return the cache folder. Its files are executed, or linked into graded programs.
 
-    Raises `BrokenTool` when it is not of this user alone, `OutOfRoom` when none can be made.
+    Raises `BrokenTool` if another user owns or can change it, `OutOfRoom` if no folder can be made.
     """
     users = users_cache_folder()
     if _is_there(users) and os.access(users, os.W_OK):
@@ -160,7 +163,7 @@ def cache_folder() -> Path:
 def users_cache_folder() -> Path:
     """Return the path of the folder in the user's cache, whether it can be used or not.
 
-    Relative paths are ignored, as the XDG specification says: they would lead into the folder where the caller stands.
+    Relative paths are ignored, as the XDG specification says: they would depend on the current folder.
     """
     places = [Path(os.environ.get("XDG_CACHE_HOME", ""))]
     with contextlib.suppress(RuntimeError):  # neither HOME nor the system names a home for this user
@@ -169,7 +172,7 @@ def users_cache_folder() -> Path:
 
 
 def _is_there(users: Path) -> bool:
-    """Whether this folder exists, or could be made. Raises `BrokenTool` when it is not of this user alone."""
+    """Whether this folder exists, or could be made. Raises `BrokenTool` if another user owns or can change it."""
     try:
         if os.geteuid() == 0 and _owner_of_place(users) != 0:
             return False
@@ -185,13 +188,13 @@ def _is_there(users: Path) -> bool:
 
 
 def _owner_of_place(users: Path) -> int:
-    """Return the owner of the folder that XDG_CACHE_HOME names, else of the home; of the nearest that exists."""
+    """Return the owner of the folder in XDG_CACHE_HOME, else of the home folder, or of its nearest existing parent."""
     place = users.parent if os.environ.get("XDG_CACHE_HOME") else users.parents[1]
     return next(folder for folder in (place, *place.parents) if folder.exists()).stat().st_uid
 
 
 def noexec(program: Path) -> str:
-    """Return what to do if a program is where the system executes none: in a cache or TMPDIR on a noexec mount."""
+    """Return advice for a program in a cache or TMPDIR that is mounted noexec; "" if it is not mounted so."""
     for variable, place in (("XDG_CACHE_HOME", users_cache_folder()), ("TMPDIR", temporary_folder())):
         if program.is_relative_to(place) and program.exists() and os.statvfs(place).f_flag & os.ST_NOEXEC:
             return (
@@ -207,7 +210,7 @@ def closed_folders(path: Path) -> list[str]:
 
 
 def _temporary_cache() -> Path:
-    """Return this user's cache in the temporary folder. Anybody may have made a folder or a link of its name there."""
+    """Return this user's cache in the temporary folder. Other users may have made a folder or a link of its name."""
     place = temporary_folder() / f"{_CACHE}-{os.geteuid()}"
     try:
         place.mkdir(exist_ok=True, mode=0o700)

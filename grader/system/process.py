@@ -18,30 +18,24 @@ from typing import Self
 
 from grader.core.errors import Abandoned, CannotStart, OutOfRoom
 from grader.system.folders import noexec
-from grader.system.process_tree import LOOK, Family, Watchdog, adopt_orphans, delayed_interrupts
+from grader.system.process_tree import LOOK, Family, Patience, Watchdog, adopt_orphans, delayed_interrupts
 
 _PAUSES = (0.05, 0.5, None)
 """Seconds between attempts to start a process; None: no further attempt."""
 
 MOST_CHANNEL = 80_000_000
-"""Bytes: nine times what any sample submission reports of half of some 280 cases, unless it attacks."""
+"""The most bytes of an extra pipe. No sample except attacks reports a ninth of this for half of some 280 cases."""
 
 _CHUNK = 1 << 20
 _BREATH = 0.002
 """Seconds to wait between two reads of a program's output: one large read costs less than many small ones."""
 _MUCH = 1 << 16
-"""Bytes in one read from which there is no such wait: a program that prints much must not wait for the grader."""
+"""After a read of this many bytes there is no wait: a program that prints much must not wait for the grader."""
 _CHANNEL, _WORDS = "channel", "channel 0"
 
 
-def _widen(end: int) -> None:
-    """Make a pipe larger if the system allows it, for fewer switches between writer and reader."""
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
-
-
 class _Pipes:
-    """Pipes whose ends are each closed exactly once, because a closed descriptor number is soon reused."""
+    """A set of pipes. Each end is closed exactly once, because the number of a closed descriptor is soon reused."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -70,7 +64,7 @@ class _Pipes:
 
 
 class _TrafficEnd(Enum):
-    """Why the traffic with a program ended."""
+    """Why the grader stopped to exchange data with a program."""
 
     ENDED = auto()  # the program ended by itself
     LATE = auto()  # the deadline came first
@@ -92,22 +86,19 @@ class _Traffic:
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
         self.moved = 0
-        """Bytes that the last `_move` read."""
+        """The number of bytes that the last `_move` read."""
 
     def pump(self, pid: int, deadline: float, watchdog: Watchdog | None, unwanted: Callable[[], bool]) -> _TrafficEnd:
-        """Move bytes until the program has ended and its pipes are empty, or a limit is reached; return which.
+        """Move bytes until the program has ended and its pipes are empty, or a limit is reached. Return the reason.
 
-        Raises `Abandoned` when it is `unwanted`.
+        Raises `Abandoned` if the result is `unwanted`.
         """
         with self.selector:
-            for end in self.outputs:
+            for end in (*self.outputs, *self.feeds):
                 os.set_blocking(end, False)
-                _widen(end)
-                self.selector.register(end, selectors.EVENT_READ)
-            for end in self.feeds:
-                os.set_blocking(end, False)
-                _widen(end)
-                self.selector.register(end, selectors.EVENT_WRITE)
+                with contextlib.suppress(OSError):  # a larger pipe means fewer switches between writer and reader
+                    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
+                self.selector.register(end, selectors.EVENT_READ if end in self.outputs else selectors.EVENT_WRITE)
             watch = os.pidfd_open(pid)
             self.selector.register(watch, selectors.EVENT_READ)
             try:
@@ -135,7 +126,7 @@ class _Traffic:
                 os.close(watch)
 
     def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Move one piece for each descriptor that is ready."""
+        """Move one piece of data for each descriptor that is ready."""
         self.moved = 0
         for key, _ in ready:
             if key.fd in self.feeds:
@@ -144,20 +135,20 @@ class _Traffic:
                 self._take(key.fd)
 
     def _wrote_words(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
-        """Whether output came on channel 0, to which a working program writes again and again."""
+        """Whether there is output on channel 0, to which a working program writes again and again."""
         return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
 
     @property
     def flooded(self) -> bool:
-        """Whether a channel got more than its limit. Of stdout and stderr, the rest is discarded instead."""
+        """Whether a channel got more bytes than its limit. Such bytes of stdout and stderr are only discarded."""
         return any(name.startswith(_CHANNEL) for name in self.cut)
 
     def taken(self, name: str) -> bytes:
-        """Return everything that was stored of that output. It works only once: the data may be large, and is freed."""
-        return self.parts.pop(name).getvalue()  # without a copy, as nobody else has it
+        """Return everything that was stored of this output. Call it only once: the data may be large, and is freed."""
+        return self.parts.pop(name).getvalue()  # makes no copy if there is no other reference
 
     def _drain(self) -> None:
-        """Read what is left in the pipes; a grandchild that keeps them open causes no delay."""
+        """Read what is left in the pipes, without a delay if a grandchild keeps them open."""
         for end in list(self.outputs):
             while not self.flooded and self._take(end):
                 pass
@@ -197,43 +188,25 @@ class _Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long the grader waits for a program."""
-
-    wall_seconds: float = 60.0
-    silent_seconds: float | None = None
-    """Between two outputs on its first channel, in its own time (see `Watchdog`). None: no limit."""
-    silent_start_seconds: float = 0.0
-    """Before the first output."""
-    own_seconds: float | None = None
-    """In total, in its own time. It is checked only with `silent_seconds`, and so is the program's memory."""
-    blocked_counts: bool = False
-    """Whether `own_seconds` include the time in which the kernel makes it wait, as for a disk (state D). A compiler
-    reads files and may wait for a slow disk. A student's program needs no file."""
-    unwanted: Callable[[], bool] = lambda: False
-    """Whether nobody wants the program's result any more. It is asked again and again, so it must be quick."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a program ended. `exit_code` is None when a signal ended it."""
+    """How a program ended. `exit_code` is None if a signal ended the program."""
 
     exit_code: int | None
     signal: int | None
     timed_out: bool
-    """Whether it was ended because it was late or inactive."""
+    """Whether the program was ended because it was late or inactive."""
     cpu_seconds: float
     own_seconds: float = 0.0
-    """The time that it computed, and, where a watchdog observed it, the time that it slept."""
+    """The seconds that the program computed and, if a watchdog observed it, the seconds that it slept."""
     wall_seconds: float = 0.0
     silent: bool = False
-    """Whether it was inactive for too long."""
+    """Whether the program was ended because it was inactive for too long."""
     slow: bool = False
-    """Whether it was ended because it used more of its own time in total than allowed."""
+    """Whether the program was ended because it used more of its own time in total than allowed."""
     large: bool = False
-    """Whether it was ended because it used more memory, or more processes, than any program needs."""
+    """Whether the program was ended because it used more memory, or more processes, than any program needs."""
     flooded: bool = False
-    """Whether it was ended because it wrote more to an extra pipe than allowed."""
+    """Whether the program was ended because it wrote more to an extra pipe than allowed."""
     stdout: bytes = b""
     stderr: bytes = b""
     channels: tuple[bytes, ...] = ()
@@ -243,12 +216,12 @@ class Completed:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Whether the program ended by itself with exit code 0."""
         return self.exit_code == 0
 
 
 Command = Callable[[Sequence[int]], Sequence[str]]
-"""Makes the argument list from the program's descriptor numbers: first those to read from, then those to write to."""
+"""Makes the argument list from the program's descriptor numbers: first the ends to read, then the ends to write."""
 
 
 def run(
@@ -266,11 +239,11 @@ def run(
 ) -> Completed:
     """Run a program to its end, or to its time limit, in a process group of its own that is killed afterwards.
 
-    `feeds` are written to it through pipes, and `channels` more pipes are read besides stdout and stderr. A `command`
-    that needs the descriptor numbers is a function of them.
+    Each of `feeds` is written to the program through a pipe. `channels` is the number of extra pipes that are read in
+    addition to stdout and stderr. A `command` that needs the pipes' descriptor numbers is a function of them.
     Output beyond `most_output` bytes is read and discarded. A program that writes more than `most_channel` bytes to an
-    extra pipe is ended. `becomes` is the user that the program changes to; this user's processes are killed too.
-    `wrapped`: the program is a child of the process that is started. Raises `Abandoned` when it is unwanted.
+    extra pipe is ended. `becomes` is the id of the user that the program changes to; all processes of this user are
+    killed too. `wrapped`: the program is a child of the started process. Raises `Abandoned` if `limits.unwanted`.
     """
     with _machine_trouble(), _Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -285,7 +258,8 @@ def run(
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = _Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            watchdog = _watchdog(process.pid, limits, family, wrapped=wrapped)
+            watched = limits.silent_seconds is not None
+            watchdog = Watchdog(process.pid, family.members, limits, wrapped=wrapped) if watched else None
             stopped = traffic.pump(process.pid, started + limits.wall_seconds, watchdog, limits.unwanted)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -326,27 +300,8 @@ def _machine_trouble() -> Iterator[None]:
         ) from error
 
 
-def _watchdog(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Watchdog | None:
-    if limits.silent_seconds is None:
-        return None
-    return Watchdog(
-        pid,
-        family.members,
-        most=limits.silent_seconds,
-        at_start=limits.silent_start_seconds,
-        in_all=limits.own_seconds,
-        blocked_counts=limits.blocked_counts,
-        wrapped=wrapped,
-    )
-
-
 def _start(
-    arguments: Sequence[str],
-    *,
-    cwd: Path,
-    environment: Mapping[str, str],
-    pass_fds: Sequence[int],
-    user: int | None,
+    arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], pass_fds: Sequence[int], user: int | None
 ) -> tuple[subprocess.Popen[bytes], Family]:
     """Start a program in a session of its own; it inherits only these descriptors from the grader."""
     adopt_orphans()

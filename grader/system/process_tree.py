@@ -1,4 +1,4 @@
-"""The processes below the grader: the time and memory of a running program, and the end of all that it leaves.
+"""The processes below the grader: time and memory of a running program, and the end of all processes it leaves.
 
 `psutil` is not used: it finds the children of a process by reading the parents of all processes of the machine. The
 kernel has a list of each process's children, and it is read fifty times a second.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -25,7 +25,7 @@ LOOK = 0.02
 """Seconds between two measurements of a program."""
 
 MOST_MEMORY = 256 << 20
-"""The most bytes of all processes of an observed program. For a correct one they and the grader use about 80 MB."""
+"""The most bytes of all processes of an observed program. A correct program and the grader use about 80 MB."""
 
 MOST_PROCESSES = 64
 """The most processes, including dead ones whose parent has not waited for them. A correct program has three."""
@@ -38,12 +38,12 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _SLEEPS = ("S", "T", "t", "Z")
 _BLOCKED = "D"
 _GRACE = 0.25
-"""The fraction of the time used so far that a program gets in addition to answer SIGPROF, which asks where it is."""
+"""A program gets this fraction of its used time in addition to answer SIGPROF, which asks for the running operation."""
 
 
 @contextlib.contextmanager
 def delayed_interrupts() -> Iterator[None]:
-    """Delay these signals for this thread until the end; threads and processes started within do not receive them."""
+    """Delay `INTERRUPTS` for this thread until the block ends. Threads and processes started in it do not get them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
@@ -53,7 +53,7 @@ def delayed_interrupts() -> Iterator[None]:
 
 @cache
 def adopt_orphans() -> None:
-    """Make orphans of the programs that this process starts its own children, so that it can end them."""
+    """Make this process the parent of all orphans of the programs that it starts, so that it can end them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -90,7 +90,7 @@ class Family:
     def end_leftovers(self) -> float:
         """Kill and reap what the program left, after the program itself was reaped, and return their CPU seconds.
 
-        Each of them may leave orphans of its own, which then become children of this process; hence the loop.
+        Each killed process may leave orphans, which then become children of this process; hence the loop.
         """
         with self._changing:
             self._running.discard(self._program)
@@ -127,7 +127,7 @@ def _end_all(is_leftover: Callable[[int], bool]) -> float:
 def end_tree(root: int) -> None:
     """Kill a child of this process that adopts orphans, and everything that it has started, whatever they do.
 
-    It is stopped first, so that it starts nothing more, and keeps the orphans below it until they are dead.
+    The child is stopped first: it starts no more processes, and keeps the orphans below it until they are dead.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(root, signal.SIGSTOP)
@@ -147,7 +147,7 @@ def _below(root: int) -> Iterator[int]:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -163,12 +163,30 @@ def _children(parent: int | str = "self") -> Iterator[int]:
 
 
 def _proc_file(path: str) -> bytes:
-    """Return the content of a file in /proc. Raises `OSError` where there is none."""
+    """Return the content of a file in /proc. Raises `OSError` if there is no such file."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(file, _PAGE), b""))
     finally:
         os.close(file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the grader waits for a program."""
+
+    wall_seconds: float = 60.0
+    silent_seconds: float | None = None
+    """Seconds between two outputs on its first channel, in its own time (see `Watchdog`). None: no limit."""
+    silent_start_seconds: float = 0.0
+    """Seconds before the first output, in the same time."""
+    own_seconds: float | None = None
+    """Seconds in total, in its own time. They and the program's memory are checked only with `silent_seconds`."""
+    blocked_counts: bool = False
+    """Whether `own_seconds` include the time in which the kernel makes the program wait (state D). A compiler
+    reads files and may wait for a slow disk. A student's program needs no file."""
+    unwanted: Callable[[], bool] = lambda: False
+    """Returns whether nobody wants the program's result any more. Called again and again, so it must be quick."""
 
 
 class Watchdog:
@@ -180,40 +198,26 @@ class Watchdog:
     """
 
     def __init__(
-        self,
-        pid: int,
-        members: Callable[[], Sequence[int]],
-        *,
-        most: float,
-        at_start: float,
-        in_all: float | None = None,
-        blocked_counts: bool = False,
-        wrapped: bool = False,
+        self, pid: int, members: Callable[[], Sequence[int]], limits: Patience, *, wrapped: bool = False
     ) -> None:
-        """Allow `most` seconds between two outputs, `at_start` seconds before the first one, and `in_all` in total.
-
-        `blocked_counts`: the total includes time in which the kernel makes all processes wait.
-        `members` returns all processes of the program. `wrapped`: SIGPROF goes to the children of `pid`, not to `pid`.
-        """
+        """Observe the processes that `members` returns. If `wrapped`, SIGPROF goes to the children of `pid`."""
         self.pid = pid
         self.members = members
+        self.limits = limits
         self.wrapped = wrapped
-        self.most = most
-        self.allowed = at_start
+        self.allowed = limits.silent_start_seconds
         self.seconds = 0.0
         self.cpu = 0.0
         self.looked = time.monotonic()
         self.asked = False
-        self.in_all = math.inf if in_all is None else in_all
-        self.blocked_counts = blocked_counts
         self.whole = 0.0
         self.memory = 0
         self.processes = 0
 
     @property
     def too_slow(self) -> bool:
-        """Whether the program used more than its total time."""
-        return self.whole > self.in_all
+        """Whether the program used more of its own time in total than allowed."""
+        return self.limits.own_seconds is not None and self.whole > self.limits.own_seconds
 
     @property
     def too_large(self) -> bool:
@@ -222,15 +226,15 @@ class Watchdog:
 
     @property
     def due(self) -> float:
-        """Seconds to the next measurement; output does not make it earlier, because it shows that the program runs."""
+        """Seconds to the next measurement. Output is no reason to measure earlier: it shows that the program runs."""
         return self.looked + LOOK - time.monotonic()
 
     def end(self, *, heard: bool) -> bool:
-        """Whether to end the program. If it is inactive, SIGPROF first asks where it is. `heard`: output just came."""
+        """Measure; return whether to end the program. If it is inactive, send SIGPROF first. `heard`: it just wrote."""
         now = time.monotonic()
         passed = now - self.looked
         if heard and not self.asked:
-            self.seconds, self.allowed = 0.0, self.most
+            self.seconds, self.allowed = 0.0, self.limits.silent_seconds or 0.0
         if passed < LOOK:
             return False
         self.looked = now
@@ -252,7 +256,7 @@ class Watchdog:
     def _used(self, passed: float) -> tuple[float, float]:
         """Return the seconds that the processes used since the last measurement, `passed` wall-clock seconds ago.
 
-        The second number is the seconds in which they were blocked, where these count.
+        The second number is the seconds in which the kernel made them wait; 0 unless `limits.blocked_counts`.
         """
         seen = list(_states(self.members()))
         self.processes = len(seen)
@@ -265,7 +269,7 @@ class Watchdog:
             return used, 0.0
         if _BLOCKED not in states:
             return used + idle, 0.0
-        return used, idle if self.blocked_counts else 0.0
+        return used, idle if self.limits.blocked_counts else 0.0
 
 
 def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:

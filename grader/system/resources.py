@@ -1,6 +1,6 @@
-"""What a grading needs of this machine: installed programs, disk space, and resource limits that leave room for them.
+"""What a grading needs of this machine: installed programs, disk space, and sufficient resource limits.
 
-Disk and limits are checked before anything is graded, and again when a tool failed: a failure of the machine must not
+Disk and limits are checked before anything is graded, and again after a tool failed: a failure of the machine must not
 look like a mistake of a student.
 """
 
@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import NamedTuple
 from grader.core.errors import OutOfRoom, ToolMissing
 from grader.core.verdict import Tool
 from grader.system import process
-from grader.system.process import Patience
+from grader.system.process_tree import Patience
 
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
-"""The numbers of `OSError` that are the trouble of the whole machine, and of no one file."""
+"""The numbers of `OSError` that show a problem of the whole machine, not of one file."""
 
 _MEGABYTE = 1 << 20
 _LEAST_BYTES, _LEAST_FILES = 16 * _MEGABYTE, 200
@@ -43,25 +44,25 @@ class NeededTool:
     """A program that must be installed for gradings of a lab."""
 
     name: str
-    """What is typed to start it; an absolute path for what must be this very file."""
+    """The command that starts the tool; an absolute path if no other file may be used."""
     purpose: str
     title: str = ""
-    """Its name in reports, where that is another one."""
+    """The name of the tool in reports, if it differs from `name`."""
     packages: str = ""
-    """The packages that bring it on Debian; the first one has the same name elsewhere. Empty: that of its name."""
+    """The tool's Debian packages; other systems have only the first. Empty: the package has the name of the tool."""
     makes: Tool | None = None
-    """What its findings are, where it makes any."""
+    """The kind of tool in the findings that it reports; None if it reports none."""
     instead: str = ""
-    """What to do without it, in a sentence; empty: nothing."""
+    """What to do without the tool, in a sentence; empty if nothing can be done."""
 
     @property
     def short_name(self) -> str:
-        """Its name, wherever it lies: two machines have the same tools in different places."""
+        """The command without folders: two machines may have the same tool in different folders."""
         return Path(self.name).name
 
     @property
     def install_command(self) -> str:
-        """The command that installs it on this machine."""
+        """The shell command that installs the tool on this machine."""
         manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
         packages = self.packages or self.short_name
         return _MANAGERS[manager].format(packages if manager == "apt-get" else packages.split()[0])
@@ -76,16 +77,15 @@ def require(*tools: NeededTool) -> None:
 
 @cache
 def version(tool: str) -> str:
-    """Return the first line that `tool --version` prints; "" when it is not installed."""
+    """Return the first line that `tool --version` prints; "" if the tool is not installed."""
     program = shutil.which(tool)
-    if program is None:
-        return ""
-    done = process.run(
-        [program, "--version"],
-        cwd=Path("/"),
-        limits=Patience(wall_seconds=30),
-        environment={"PATH": "/usr/bin:/bin"},
-    )
+    return "" if program is None else first_line([program, "--version"])
+
+
+def first_line(command: Sequence[str]) -> str:
+    """Run a command, and return the first line that it prints."""
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    done = process.run(command, cwd=Path("/"), limits=Patience(wall_seconds=30), environment=environment)
     return done.stdout.decode(errors="replace").partition("\n")[0]
 
 
@@ -111,7 +111,7 @@ _LIMITS = (
 
 
 def check_limits() -> None:
-    """Raise `OutOfRoom` when a limit of the shell, not of the grader, could stop a program that the grader starts."""
+    """Raise `OutOfRoom` if a resource limit set by the shell could stop a program that the grader starts."""
     small = []
     for limit in _LIMITS:
         soft, _ = resource.getrlimit(limit.number)
@@ -124,7 +124,7 @@ def check_limits() -> None:
 
 
 def check_room(folder: Path) -> None:
-    """Raise `OutOfRoom` when a folder's file system has less space or fewer files left than a grading may need."""
+    """Raise `OutOfRoom` if a folder's file system has less space or fewer files left than a grading may need."""
     try:
         system = os.statvfs(folder)
     except OSError as error:
@@ -140,14 +140,14 @@ def check_room(folder: Path) -> None:
 
 
 def no_room(place: Path, error: OSError) -> OutOfRoom:
-    """Return the exception to raise when the operating system does not let the grader write its own files."""
+    """Return the exception to raise if the operating system does not let the grader write its own files."""
     return OutOfRoom(
         f"{place}: {error.strerror or error}. Make room there, or set TMPDIR to a folder where files can be written"
     )
 
 
 def memory_kills() -> int:
-    """Return the number of processes of this machine that the kernel killed for lack of memory; 0 when unknown."""
+    """Return the number of processes that this machine's kernel killed for lack of memory; 0 if it is unknown."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a student's code is compiled and run: a private folder, few rights, and an end for everything it starts.
+"""Compile and run a student's code in a private folder, with few rights, and end everything that it starts.
 
 The protection that a machine provides is probed, never assumed, and is stored in every record.
 """
@@ -19,15 +19,9 @@ from grader.core.record import Protection
 from grader.system import process, resources
 from grader.system.budget import Budget
 from grader.system.confine.launcher import USERS, bubble, launcher, machine, user_of_this_process
-from grader.system.folders import (
-    closed_folders,
-    noexec,
-    private_folder,
-    remove,
-    remove_abandoned,
-    temporary_folder,
-)
-from grader.system.process import Command, Completed, Patience
+from grader.system.folders import closed_folders, noexec, private_folder, remove, remove_abandoned, temporary_folder
+from grader.system.process import Command, Completed
+from grader.system.process_tree import Patience
 
 LEVELS = ("limits", "confine", "bubblewrap")
 """Levels of protection from student code, weakest first. `limits`: resource limits and, for root, another user.
@@ -44,12 +38,12 @@ class Limits(Patience):
     processes: int | None = None
     open_files: int | None = 64
     sees_processes: bool = False
-    """Whether it may read all of /proc, as a harness must."""
+    """Whether the program may read all of /proc, as a harness must."""
     sees_itself: bool = False
-    """Whether it may read its own folder in /proc and what the processor can do, as Valgrind must."""
+    """Whether the program may read its own folder in /proc, and /proc/cpuinfo, as Valgrind must."""
     fixed_addresses: bool = False
-    """Whether its memory has the same addresses in every run, so that what depends on them (the order of a set of
-    objects) repeats; where the machine allows it."""
+    """Whether memory has the same addresses in every run of a program, if the machine allows this. Then what depends on
+    them (such as the order of a set of objects) is the same in every run."""
 
     def at_pace(self, pace: float) -> Limits:
         """Return the limits for a machine that is `pace` times slower than a usual one."""
@@ -84,7 +78,7 @@ COMPILE_LIMITS = Limits(
 )
 """Compiler and assembler share `own_seconds`, which include sleep, and the memory limit of the `Watchdog`."""
 LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
-"""A program may be larger than the largest object that it is linked from; ld needs 350 MB to merge 30 MB of strings."""
+"""A linked program may be larger than the largest object in it; ld needs 350 MB of memory to merge 30 MB of strings."""
 RUN_LIMITS = Limits(
     wall_seconds=120,
     blocked_counts=True,
@@ -103,15 +97,15 @@ _SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/alternatives"),
     *("/etc/ld.so.cache", "/etc/ld.so.preload"),
 )
-"""What compilers, other tools and the dynamic loader read. Not all of /usr: it may hold the cases."""
+"""The folders that compilers, other tools and the loader read. Not all of /usr: the cases may be there."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 NO_VARIABLES: Mapping[str, str] = {}
-"""Nothing is added to the clean environment."""
+"""No variables to add to the clean environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A private folder, the rights of the programs that run there, and their time."""
+    """A private folder, and the rights and the time budget of the programs that run in it."""
 
     folder: Path
     user: int | None
@@ -119,7 +113,7 @@ class Workspace:
     """Whether a process can give up rights by itself, as the harness does before it runs student code."""
     budget: Budget = field(default_factory=Budget)
     tools: tuple[str, ...] = ()
-    """The programs that are started here, and by these; they may be installed outside the system's folders."""
+    """The programs that are started here, and those that they start; they may be outside the system's folders."""
 
     def run(
         self,
@@ -182,12 +176,12 @@ class Workspace:
         return done
 
     def _cannot_start(self, reason: str) -> CannotStart:
-        """Return the exception to raise for the launcher's reason, such as "./program: Permission denied"."""
+        """Return the exception for a reason that the launcher gives, such as "./program: Permission denied"."""
         instead = f"a program for the submission cannot be started: {reason}"
         return CannotStart(noexec(self.folder / reason.partition(": ")[0]) or instead)
 
     def _rights(self, reads: Sequence[str]) -> Iterator[str]:
-        """Yield the launcher's arguments for the user and the rights; the program may read `reads`."""
+        """Yield the launcher's arguments for user and rights of a program, which may read the paths `reads`."""
         if self.user is not None:
             yield f"user={self.user}"
         yield from machine().words()
@@ -196,7 +190,7 @@ class Workspace:
             yield from ("write=/dev/null", f"write={self.folder}")
 
     def may_be_read(self, path: Path) -> bool:
-        """Whether a path is in a folder that every program may read here, apart from /dev and /etc."""
+        """Return whether a path is in a folder that every program may read here, other than /dev and /etc."""
         places = _readable(_PATH, self.tools)
         return any(path.is_relative_to(place) for place in places if not place.startswith(("/dev", "/etc")))
 
@@ -223,7 +217,7 @@ class Workspace:
             raise resources.no_room(self.folder / name, error) from error
 
     def clear(self) -> None:
-        """Remove everything, so that the next program finds the folder empty, like the first."""
+        """Remove everything in the folder, so that the next program finds it empty, as the first program did."""
         try:
             for path in self.folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -236,11 +230,12 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace(budget: Budget | None = None, *, tools: tuple[str, ...] = ()) -> Iterator[Workspace]:
-    """Make a new private folder, removed with its contents at the end, with the rest of a budget or a new one.
+    """Make a new private folder, and remove it with its contents at the end.
 
-    `tools` are started in it; they may be installed outside the system's folders.
+    Programs in it use what is left of `budget`, or a new budget. `tools` are the programs that are started in it; they
+    may be installed outside the system's folders.
 
-    Raises `OutOfRoom` when this machine has less left than a grading may need, `CannotStart` when programs could not
+    Raises `OutOfRoom` if this machine has less left than a grading may need, `CannotStart` if programs could not
     enter the folder.
     """
     user = user_of_this_process() if machine().user else None  # first: nothing may fail between folder and removal
@@ -260,7 +255,7 @@ def sweep() -> None:
 
 
 _swept = cache(sweep)
-"""Runs once for each process, before it uses more disk."""
+"""Does what `sweep` does, but only once in each process, before the process uses more disk."""
 
 
 def _as_inside(done: Completed, status: int) -> Completed:
@@ -296,13 +291,13 @@ def require(level: str) -> None:
 
 
 def _in_proc(limits: Limits) -> list[str]:
-    """Return what may be read of /proc. The launcher looks up /proc/self, and becomes the program."""
+    """Return the parts of /proc that may be read. The launcher opens /proc/self, and then becomes the program."""
     return ["/proc"] if limits.sees_processes else ["/proc/self", "/proc/cpuinfo"] if limits.sees_itself else []
 
 
 @cache
 def _readable(path: str, tools: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the places that every program may read: the system's, and the real places of `tools` on this PATH."""
+    """Return the paths that every program may read: the system's, and the real paths of `tools` on this PATH."""
     programs = [shutil.which(tool, path=path) for tool in tools]
     places = {
         place for program in programs if program for place in (Path(program).parent, Path(program).resolve().parents[1])
@@ -312,5 +307,5 @@ def _readable(path: str, tools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return an environment without the grader's variables, in the C locale: tools' texts are the same everywhere."""
+    """Return an environment without the grader's variables. In the C locale, tools print the same texts everywhere."""
     return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}

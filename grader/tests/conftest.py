@@ -14,7 +14,7 @@ import pytest
 from grader.assignment.samples import covering_samples, samples_in
 from grader.labs import LABS
 from grader.pytest_plugin.items import SampleItem
-from grader.runtime.native.scan import libc_names
+from grader.runtime.native.compile import libc_names
 from grader.system import sandbox
 from grader.system.confine.launcher import machine
 from grader.tests.support.browser import NO_CHROMIUM

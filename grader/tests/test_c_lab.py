@@ -15,8 +15,8 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.case_selection import select_cases
-from grader.cli import doctor, watch
+from grader.assignment.case_files import select_cases
+from grader.cli import install, run
 from grader.core.closure import closure_of
 from grader.core.errors import CaseFileError, InputError
 from grader.core.picture import Drawing
@@ -193,7 +193,7 @@ def test_each_save_of_a_watched_ring_is_graded(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     file.write_text(RING.replace(_ROOM, "0"), encoding="utf-8")
-    monkeypatch.setattr(watch, "changes_of", lambda: saves)
+    monkeypatch.setattr(run, "changes_of", lambda: saves)
     with ring_in_process():
         watched = grade("watch", ".", cwd=tmp_path)
 
@@ -225,7 +225,7 @@ def test_random_traces_are_an_error_of_the_case_file(tmp_path: Path) -> None:
 
 def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """`explain` draws the facets, `doctor` tries a grading of each lab."""
-    monkeypatch.setattr(doctor, "present", lambda: ["ring"])
+    monkeypatch.setattr(install, "present", lambda: ["ring"])
     with ring_in_process():
         explained = grade("explain", "--lab", "ring", "putting/in_order")
         looked = grade("doctor")

@@ -10,8 +10,7 @@ import pytest
 
 from grader import pipeline
 from grader.cli.app import app
-from grader.core.errors import ExitCode
-from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.errors import ExitCode, OptionalStage, OptionalStages
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
@@ -114,7 +113,7 @@ def test_the_exit_code_and_the_points_are_those_of_the_submission(
     def broken(*_: object, **__: object) -> None:
         raise IndexError("no such line")
 
-    monkeypatch.setattr(lines, "_named", broken)
+    monkeypatch.setattr(lines, "_origin", broken)
     monkeypatch.setenv("COLUMNS", "200")
     words = ["run", str(SAMPLES / "wrong_answer" / "no_copy_on_write"), *FEW, "--without-memory-checker"]
     codes = app(words), app([*words, "--instructor"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -16,7 +16,7 @@ from grader.core.record import Record
 from grader.core.verdict import Feedback, Visibility
 from grader.labs.paged_kv.lab import lab as paged_kv
 from grader.report.document import View
-from grader.report.first_look import first_look as page_of
+from grader.report.start_here import first_look as page_of
 from grader.runtime.protocol import DEFAULTS
 from grader.system.budget import Budget
 from grader.tests.support.programs import right

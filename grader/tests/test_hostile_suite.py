@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.core.record import Record
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab

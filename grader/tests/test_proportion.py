@@ -16,6 +16,7 @@ import pytest
 from grader.assignment.samples import label_of, samples_in
 from grader.core.record import Record
 from grader.core.verdict import Verdict
+from grader.judge.calls import Patterns
 from grader.judge.mistakes import MistakeTable
 from grader.labs import LABS, open_lab
 from grader.labs.paged_kv.lab import lab
@@ -118,7 +119,10 @@ def test_the_rule_of_the_first_cause_is_that_of_its_sentence(
     """The known mistakes say which rules a sentence belongs to; those without one quote whatever decided."""
     chosen = open_lab(lab_name)
     quoting_all = {mistake.rule for mistake in chosen.mistakes if not mistake.clause}
-    table, names = MistakeTable(chosen.mistakes), {text: name for name, text in chosen.grammar.clauses.items()}
+    table, names = (
+        MistakeTable(chosen.mistakes, Patterns((), {})),
+        {text: name for name, text in chosen.grammar.clauses.items()},
+    )
     others = []
     for sample, record, named in graded(lab_name, samples_of(lab_name)):
         clause = record.first_cause.clause if record.first_cause is not None else ""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
-from grader.cli import doctor
+from grader.assignment.case_files import select_cases
+from grader.cli import install
 from grader.core.rubric import Facet
 from grader.core.verdict import NOT_IMPORTED, Verdict
-from grader.labs.plain_picture import picture
+from grader.labs.plain_lab import picture
 from grader.report import FORMATS
 from grader.report.document import View
 from grader.runtime.python.process import ending
@@ -165,7 +165,7 @@ def test_playing_has_time_of_its_own(tmp_path: Path) -> None:
 
 def test_imports_that_use_up_all_time_are_told_so() -> None:
     """A case for which no time is left says what to do about it."""
-    end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
+    end = ending("take", "shelf.py", {"E": {"no_time": True}}, slow_import=True)
 
     assert "importing shelf.py takes too long" in end.sentence
     assert 'if __name__ == "__main__"' in end.sentence
@@ -226,7 +226,7 @@ def run_pytest(folder: Path) -> int:
 
 def test_states_are_explained_and_the_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """`explain` draws what the table reads, `doctor` tries a grading of each lab."""
-    monkeypatch.setattr(doctor, "present", lambda: ["toy"])
+    monkeypatch.setattr(install, "present", lambda: ["toy"])
     with toy_in_process():
         explained = grade("explain", "--lab", "toy", "share/names_a_box")
         traces = grade("explain", "--lab", "toy", "random/many")

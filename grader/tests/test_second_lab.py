@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.case_files import load
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import load, select_cases
 from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record

@@ -1,7 +1,4 @@
-"""Task 1: the free queue, as the lists of its blocks that a walk forwards and a walk backwards visit.
-
-A right program has one order. The engine holds both, because a program whose links disagree goes on from what it has.
-"""
+"""Task 1: the free queue, as the list of its blocks from head to tail."""
 
 from __future__ import annotations
 
@@ -13,27 +10,22 @@ Ids = tuple[int, ...]
 
 
 class FreeQueue(Engine):
-    """Blocks 0 to `num_blocks` - 1, of which some are in the queue."""
+    """The free queue, and the number of all blocks: the queue has some of blocks 0 to `num_blocks` - 1."""
 
     def __init__(self) -> None:
         self.num_blocks = 0
         self.forward: list[int] = []  # from head to tail
-        self.backward: list[int] = []  # from tail to head
         self.num_free = 0
-        self.loose: list[int] = []  # blocks outside the queue with a link that is set: never, in a right program
-        self.args = True  # whether the lists that were given are as before
-        self.earlier: list[list[int]] = []  # queues that were made before
 
     def queue(self, num_blocks: int, blocks: Ids) -> None:
-        """FreeKVCacheBlockQueue(blocks)."""
-        earlier = [*self.earlier, list(self.forward)] if self.num_blocks else []
-        self.restore({**type(self)().state(), "earlier": earlier})  # a new engine; those made before are left alone
+        """Do the handout's call `FreeKVCacheBlockQueue(blocks)`."""
+        self.restore(type(self)().state())  # forgets the queue that was made before
         self.num_blocks = num_blocks
         self.append_n(blocks)
         self.because("Task 1/queue")
 
     def popleft(self) -> int:
-        """Take the first block out."""
+        """Take the first block out of the queue, and return it."""
         if not self.forward:
             raise Refused("ValueError", "Task 1/popleft-empty")
         (block,) = self.popleft_n(1)
@@ -41,7 +33,7 @@ class FreeQueue(Engine):
         return block
 
     def popleft_n(self, n: int) -> list[int]:
-        """Take the first `n` blocks out."""
+        """Take the first `n` blocks out of the queue, and return them."""
         self.because("Task 1/popleft_n")
         if n > self.num_free:
             raise Refused("ValueError", "Task 1/popleft_n-too-many")
@@ -51,7 +43,7 @@ class FreeQueue(Engine):
         return taken
 
     def remove(self, block: int) -> None:
-        """Take a block out, wherever it is."""
+        """Take a block out of the queue, wherever it is."""
         if block not in self.forward:
             raise Refused("RuntimeError", "Task 1/remove-outside")
         self.because("Task 1/remove")
@@ -62,7 +54,7 @@ class FreeQueue(Engine):
         self.append_n((block,))
 
     def append_n(self, blocks: Ids) -> None:
-        """Put blocks at the tail, in order."""
+        """Put blocks at the tail, in order. Raises `Refused` if one is in the queue."""
         self.because("Task 1/append_n")
         if any(block in self.forward for block in blocks):
             raise Refused("RuntimeError", "Task 1/append-twice")
@@ -70,42 +62,24 @@ class FreeQueue(Engine):
             self.link(block)
 
     def get_all_free_blocks(self) -> list[int]:
-        """The blocks from head to tail."""
+        """Return the blocks from head to tail."""
         self.because("Task 1/get_all_free_blocks")
         return list(self.forward)
 
-    def clear_lists(self) -> None:
-        """The caller empties the lists that went in and out of the last call: they are the caller's."""
-        self.because("Constraint 5/lists")
-
     def link(self, block: int) -> None:
-        """Put a block at the tail."""
+        """Put a block at the tail, without a check."""
         self.forward.append(block)
-        self.backward.insert(0, block)
         self.num_free += 1
-        self.loose = [other for other in self.loose if other != block]
 
     def unlink(self, block: int) -> None:
-        """Take a block out; both its links become None."""
+        """Take a block out of the queue, without a check."""
         self.forward.remove(block)
-        if block in self.backward:
-            self.backward.remove(block)
         self.num_free -= 1
 
     def state(self) -> dict[str, Any]:
-        """What a walk over the queue shows."""
-        return {
-            "num_blocks": self.num_blocks,
-            "free": list(self.forward),
-            "back": list(self.backward),
-            "num_free": self.num_free,
-            "loose": list(self.loose),
-            "args": self.args,
-            "earlier": [list(free) for free in self.earlier],
-        }
+        """Return the number of all blocks, and what a walk over the queue shows."""
+        return {"num_blocks": self.num_blocks, "free": list(self.forward), "num_free": self.num_free}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
-        self.num_blocks, self.num_free, self.args = state["num_blocks"], state["num_free"], state["args"]
-        self.earlier = [list(free) for free in state["earlier"]]
-        self.forward, self.backward, self.loose = (list(state[name]) for name in ("free", "back", "loose"))
+        self.num_blocks, self.forward, self.num_free = state["num_blocks"], list(state["free"]), state["num_free"]

@@ -14,7 +14,7 @@ Hits = list[int]
 
 
 class Manager(Pool):
-    """The engine: a manager with its pool, and the requests of a case."""
+    """The reference engine: a manager with its pool, and the requests of a case."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,26 +26,26 @@ class Manager(Pool):
         self.texts: dict[str, Text] = {}
 
     def mgr(self, num_blocks: int, block_size: int, caching: bool, max_model_len: int) -> None:
-        """KVCacheManager(num_blocks, block_size, caching, max_model_len)."""
+        """Do the handout's call `KVCacheManager(num_blocks, block_size, caching, max_model_len)`."""
         self.pool(num_blocks, caching, block_size)
         self.block_size, self.max_model_len = block_size, max_model_len
 
     # Task 4: hashes and requests
 
     def new(self, request: str, tokens: Ids) -> None:
-        """Request(request, tokens, block_size)."""
+        """Do the handout's call `Request(request, tokens, block_size)`."""
         self.new_with(request, tokens, None, None, (), skip=False)
 
     def new_with(
         self, request: str, tokens: Ids, lora: str | None, salt: str | None, features: tuple[Any, ...], skip: bool
     ) -> None:
-        """The same with everything that can be said of a request."""
+        """Do the handout's call `Request(...)` with all arguments."""
         text = Text([], lora, salt, features, skip)
         self.texts[request], self.requests[request] = text, Request(num_tokens=0)
         self.append_tokens(request, tokens)
 
     def append_tokens(self, request: str, tokens: Ids) -> None:
-        """request.append_token_ids(tokens)."""
+        """Do the handout's call `request.append_token_ids(tokens)`."""
         text, known = self.texts[request], self.requests[request]
         self.because("Task 4/block_hashes")
         text.token_ids += tokens
@@ -58,7 +58,7 @@ class Manager(Pool):
             known.block_hashes.append(hash_block_tokens(parent, text.token_ids[start:end], keys))
 
     def keys(self, request: str) -> list[Any]:
-        """extra_keys of each full block."""
+        """Return the extra keys of each full block."""
         text = self.texts[request]
         self.because("Task 4/extra_keys")
         starts = range(0, len(text.token_ids) // self.block_size * self.block_size, self.block_size)
@@ -66,19 +66,19 @@ class Manager(Pool):
         return [keys and [list(key) if isinstance(key, tuple) else key for key in keys] for keys in keys_of_blocks]
 
     def same_hash(self, chain: tuple[Ids, ...], other: tuple[Ids, ...]) -> bool:
-        """Whether two chains through hash_block_tokens end in equal hashes."""
+        """Whether two chains of blocks, hashed with `hash_block_tokens`, end in equal hashes."""
         self.because("Task 4/hash_block_tokens")
         return chain == other
 
     # Task 5: the manager
 
     def get_computed_blocks(self, request: str) -> list[Any]:
-        """The longest run of cached blocks from the front."""
+        """Return the longest run of cached blocks from the front, and the number of its tokens."""
         hits = self.hits_of(request)
         return [hits, len(hits) * self.block_size]
 
     def hits_of(self, request: str) -> Hits:
-        """The cached blocks at the front of a request."""
+        """Return the longest run of cached blocks from the front of a request."""
         self.because("Task 5/get_computed_blocks")
         known = self.requests[request]
         if not self.caching or self.texts[request].skip_reading_prefix_cache:
@@ -96,25 +96,25 @@ class Manager(Pool):
         return hits
 
     def admit(self, request: str, num_new_tokens: int) -> list[Any]:
-        """get_computed_blocks, then allocate_slots with the hits."""
+        """Do the calls `get_computed_blocks` and `allocate_slots` with the hits. Return the hits and the new blocks."""
         hits = self.hits_of(request)
         new = self.allocate_slots(request, num_new_tokens, hits)
         self._computed(request, len(hits) * self.block_size + num_new_tokens)
         return [hits, new]
 
     def step(self, request: str, num_new_tokens: int) -> list[int]:
-        """allocate_slots without hits."""
+        """Do the call `allocate_slots` without prefix cache hits. Return the new blocks."""
         new = self.allocate_slots(request, num_new_tokens, [])
         self._computed(request, num_new_tokens)
         return new
 
     def _computed(self, request: str, tokens: int) -> None:
-        """The caller counts the tokens that have slots now."""
+        """Count `tokens` more tokens as computed, as the caller does; at most all tokens of the request."""
         known = self.requests[request]
         known.num_computed_tokens = min(known.num_computed_tokens + tokens, known.num_tokens)
 
     def allocate_slots(self, request: str, num_new_tokens: int, hits: Hits) -> list[int]:
-        """Make room for tokens behind the computed ones and the hits; return the new blocks."""
+        """Make room for tokens after the computed tokens and the hits; return the new blocks."""
         known, size = self.requests[request], self.block_size
         table = self.tables.get(request, [])
         if num_new_tokens < 1:
@@ -146,7 +146,7 @@ class Manager(Pool):
         self.ncached[request] = max(already, full)
 
     def free(self, request: str) -> None:
-        """free(request), which nobody needs any more."""
+        """Do the handout's call `free(request)`, and forget the request."""
         self.free_blocks_of(request)
         del self.requests[request], self.texts[request]
 
@@ -157,14 +157,14 @@ class Manager(Pool):
         self.ncached.pop(request, None)
 
     def preempt(self, request: str) -> None:
-        """free(request), whose tokens will be computed again."""
+        """Do the handout's call `free(request)`, and set the request's computed tokens to 0."""
         self.free_blocks_of(request)
         self.requests[request].num_computed_tokens = 0
 
     # Task 6: copy-on-write
 
     def write(self, request: str, position: int, token: int) -> int:
-        """Store a token where only this request sees it."""
+        """Store a token in a block that only this request uses: its own one, or a copy. Return the block."""
         table = self.tables.get(request, [])
         if position not in range(len(table) * self.block_size):
             raise Refused("ValueError", "Task 6/write-outside")
@@ -176,7 +176,7 @@ class Manager(Pool):
         return block
 
     def state(self) -> dict[str, Any]:
-        """What the attributes of the manager and of all requests show, and what the caller knows."""
+        """Return what the attributes of the manager and of all requests show, and what the caller knows."""
         return {
             **super().state(),
             "tables": {request: list(table) for request, table in self.tables.items() if table},

@@ -16,18 +16,16 @@ class Pool(FreeQueue):
     def __init__(self) -> None:
         super().__init__()
         self.caching = True
-        self.ids: Any = True  # whether `blocks` still are the blocks of the start, with ids 0 to n - 1
         self.null: list[int] = []
         self.ref: list[int | None] = []  # None: the null block's count means nothing
         self.hash: list[str | None] = []
         self.index: dict[str, list[int]] = {}  # each hash with its blocks, the first inserted first
         self.payload: list[list[int]] = []
-        self.shared: list[list[int]] = []  # blocks that share one payload list: never, in a right program
 
     # Task 2: pool and reference counts
 
     def pool(self, num_blocks: int, caching: bool, block_size: int) -> None:
-        """BlockPool(num_blocks, caching, block_size)."""
+        """Do the handout's call `BlockPool(num_blocks, caching, block_size)`."""
         if num_blocks < 1:
             raise Refused("ValueError", "Task 2/num_blocks")
         self.queue(num_blocks, tuple(range(1, num_blocks)))
@@ -39,7 +37,7 @@ class Pool(FreeQueue):
         self.payload = [[0] * block_size for _ in range(num_blocks)]
 
     def get_new_blocks(self, n: int) -> list[int]:
-        """Take blocks from the head."""
+        """Take `n` blocks from the head of the queue. Raises `Refused` if there are fewer."""
         self.because("Task 2/get_new_blocks")
         if n > self.num_free:
             raise Refused("ValueError", "Task 2/get_new_blocks-too-many")
@@ -51,7 +49,7 @@ class Pool(FreeQueue):
         return taken
 
     def touch(self, blocks: Ids) -> None:
-        """One more user of each block."""
+        """Add a user to each block. A free block leaves the queue."""
         self.because("Task 2/touch")
         for block in blocks:
             if block == NULL_BLOCK:
@@ -62,7 +60,7 @@ class Pool(FreeQueue):
             self._add(block, 1)
 
     def free_blocks(self, blocks: Ids) -> None:
-        """One user less of each block; those without users become free, in this order."""
+        """Remove a user from each block. Blocks without users become free, in this order."""
         self.because("Task 2/free_blocks")
         if any(self._count(block) == 0 for block in blocks):
             raise Refused("ValueError", "Task 2/free_blocks-twice")
@@ -73,16 +71,16 @@ class Pool(FreeQueue):
                 self.link(block)
 
     def free_iterator(self, blocks: Ids) -> None:
-        """free_blocks of an iterator, which can be read once."""
+        """Do the handout's call `free_blocks` with an iterator, which can be read only once."""
         self.free_blocks(blocks)
 
     def get_num_free_blocks(self) -> int:
-        """Blocks in the queue."""
+        """Return the number of blocks in the queue."""
         self.because("Task 2/get_num_free_blocks")
         return self.num_free
 
     def get_usage(self) -> float:
-        """The share of blocks in use, without the null block."""
+        """Return the share of blocks in use. The null block does not count."""
         self.because("Task 2/get_usage")
         usable = self.num_blocks - 1
         return round((usable - self.num_free) / usable, 9) if usable else 0.0
@@ -100,19 +98,19 @@ class Pool(FreeQueue):
                 self.because("Task 3/cache_full_blocks-skips")
 
     def get_cached_block(self, hash_: str) -> int:
-        """Of the blocks with a hash the one that was inserted first."""
+        """Return the block with this hash that was inserted first."""
         self.because("Task 3/get_cached_block")
         if hash_ not in self.index:
             raise Refused("null", "Task 3/get_cached_block")
         return self.index[hash_][0]
 
     def maybe_evict(self, block: int) -> bool:
-        """_maybe_evict(block)."""
+        """Do the handout's call `_maybe_evict(block)`."""
         self.because("Task 3/maybe_evict")
         return self._evict(block)
 
     def evict_blocks(self, block_ids: Ids) -> None:
-        """Evict these blocks, used or not."""
+        """Take these blocks out of the index, used or not."""
         self.because("Task 3/evict_blocks")
         if any(block not in range(self.num_blocks) for block in block_ids):
             raise Refused("ValueError", "Task 3/evict_blocks-unknown")
@@ -120,7 +118,7 @@ class Pool(FreeQueue):
             self._evict(block)
 
     def reset_prefix_cache(self) -> bool:
-        """Forget all hashes, unless a block is in use."""
+        """Forget all hashes and return True; False if a block is in use."""
         if any(count for count in self.ref if count is not None):
             self.because("Task 3/reset-in-use")
             return False
@@ -130,7 +128,7 @@ class Pool(FreeQueue):
         return True
 
     def _evict(self, block: int) -> bool:
-        """Take this very block out of the index, and its hash away."""
+        """Remove a block's hash and its entry in the index. Return whether it had a hash."""
         hash_ = self.hash[block]
         if hash_ is None or block not in self.index.get(hash_, ()):
             return False
@@ -143,7 +141,7 @@ class Pool(FreeQueue):
     # Task 6: copy-on-write
 
     def fork_block(self, block: int) -> int:
-        """Return a block to which one user of `block` may write."""
+        """Return a block to which one user of `block` may write: `block` itself, or a copy if it has more users."""
         if block == NULL_BLOCK or self._count(block) == 0:
             raise Refused("ValueError", "Task 6/fork_block-unused")
         if self._count(block) == 1:
@@ -159,7 +157,7 @@ class Pool(FreeQueue):
         return copy
 
     def set_payload(self, block: int, values: Ids) -> None:
-        """The caller writes into a block's payload list."""
+        """Write `values` into a block's payload list, as the caller does."""
         self.because("Constraint 4/payload")
         self.payload[block] = list(values)
 
@@ -172,23 +170,21 @@ class Pool(FreeQueue):
             self.ref[block] = count + users
 
     def state(self) -> dict[str, Any]:
-        """What the attributes of the pool and its blocks show."""
+        """Return what the attributes of the pool and its blocks show."""
         return {
             **super().state(),
             "caching": self.caching,
-            "ids": self.ids,
             "null": list(self.null),
             "ref": list(self.ref),
             "hash": list(self.hash),
             "index": {hash_: list(blocks) for hash_, blocks in self.index.items()},
             "payload": [list(values) for values in self.payload],
-            "shared": [list(blocks) for blocks in self.shared],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
         super().restore(state)
-        self.caching, self.ids, self.null = state["caching"], state["ids"], list(state["null"])
+        self.caching, self.null = state["caching"], list(state["null"])
         self.ref, self.hash = list(state["ref"]), list(state["hash"])
         self.index = {hash_: list(blocks) for hash_, blocks in state["index"].items()}
-        self.payload, self.shared = ([list(values) for values in state[name]] for name in ("payload", "shared"))
+        self.payload = [list(values) for values in state["payload"]]

@@ -1,7 +1,7 @@
 """Task 4: requests, and the hashes of their full blocks.
 
-A hash is named by its contents, the tokens of this block behind those of all blocks before: "h1.1/2.2", with the extra
-keys behind a plus. So what a program makes its hashes of does not matter.
+A hash is named by its contents, the tokens of all earlier blocks and of this block: "h1.1/2.2". Extra keys follow a
+plus. So names are equal if hashes must be equal, however a program computes its hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Feature = tuple[str, int, int]  # hash, offset and length of an item that is no 
 
 @dataclass
 class Text:
-    """What a request is made of, and its tokens so far."""
+    """The arguments of which a request was made, and its tokens so far."""
 
     token_ids: list[int]
     lora_name: str | None = None
@@ -25,14 +25,14 @@ class Text:
 
     @property
     def plain(self) -> list[Any]:
-        """In plain values: the tokens, and everything else if there is anything else."""
+        """The fields as plain values: the tokens, and the other fields if any of them is set."""
         features = [list(feature) for feature in self.mm_features]
         others = [self.lora_name, self.cache_salt, features, self.skip_reading_prefix_cache]
         return [list(self.token_ids), *(others if any(others) else ())]
 
     @classmethod
     def of(cls, plain: list[Any]) -> Text:
-        """From plain values."""
+        """Return the text with these plain values."""
         tokens, lora, salt, features, skip = plain if len(plain) > 1 else [*plain, None, None, (), False]
         return cls(list(tokens), lora, salt, tuple((name, offset, length) for name, offset, length in features), skip)
 
@@ -47,18 +47,18 @@ class Request:
 
     @property
     def plain(self) -> list[Any]:
-        """As a state has it."""
+        """The fields as a list, for a state."""
         return [self.num_tokens, self.num_computed_tokens, list(self.block_hashes)]
 
 
 def hash_block_tokens(parent: str | None, token_ids: Sequence[int], keys: tuple[Any, ...] | None) -> str:
-    """The name of a hash: one for each parent, tokens and extra keys."""
+    """Return a text that stands for a block's hash. Blocks with other parents, tokens or extra keys get other texts."""
     before = "h" if parent is None else f"{parent}/"
     return before + ".".join(map(str, token_ids)) + ("" if keys is None else f"+{keys}")
 
 
 def extra_keys(text: Text, start: int, end: int) -> tuple[Any, ...] | None:
-    """What besides its tokens decides the contents of the block with tokens `start` to `end` - 1."""
+    """Return what else decides the hash of the block with tokens `start` to `end` - 1: None if only tokens do."""
     keys: list[Any] = []
     if text.lora_name is not None:
         keys.append(text.lora_name)

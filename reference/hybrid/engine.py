@@ -17,12 +17,12 @@ class Hybrid(Manager, LcmAllocator):
     def fit(
         self, policy: str, budget: int, page_bytes: Sizes, requests: tuple[Sizes, ...], weights: Sizes | None
     ) -> list[int]:
-        """See `reference.hybrid.fit`."""
+        """Return the result of `reference.hybrid.fit.fit` as a list."""
         self.because("Part 2/fit")
         return list(fit(policy, budget, page_bytes, requests, weights))
 
     def unify(self, layers: Layers) -> list[Any]:
-        """See `unify_page_size`."""
+        """Return the result of `unify_page_size` as lists."""
         self.because("Part 3/unify_page_size")
         return [[name, list(spec)] for name, spec in unify_page_size(layers)]
 
@@ -30,14 +30,14 @@ class Hybrid(Manager, LcmAllocator):
     config = function("Part 3/get_kv_cache_config", get_kv_cache_config)
 
     def waste(self, layers: tuple[tuple[str, int, int], ...], num_tokens: int, num_encoder_tokens: int) -> str:
-        """See `uniform_waste`; as numerator and denominator."""
+        """Return the result of `uniform_waste` as "numerator/denominator"."""
         self.because("Part 3/uniform_waste")
         share = uniform_waste(layers, num_tokens, num_encoder_tokens)
         return f"{share.numerator}/{share.denominator}"
 
     def state(self) -> dict[str, Any]:
-        """Of the manager and the allocator; arguments are as they were."""
-        return {**Manager.state(self), **LcmAllocator.state(self), "intact": True}
+        """Return the states of the manager and the allocator in one."""
+        return {**Manager.state(self), **LcmAllocator.state(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""

@@ -1,4 +1,4 @@
-"""Part 2, `fit`: how many requests four ways to share the memory admit."""
+"""Part 2, `fit`: how many requests are admitted by each of four policies to share the memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fit(
 ) -> tuple[int, int, int]:
     """Return how many requests are admitted, the bytes of their pages, and the entries of their page tables.
 
-    Refuses an unknown policy and what LcmAllocator refuses.
+    Raises `Refused` for an unknown policy, and if LcmAllocator refuses the sizes.
     """
     if policy not in POLICIES:
         raise Refused("ValueError", "Part 2/fit")
@@ -40,7 +40,7 @@ def fit(
 
 
 def _policy(policy: str, budget: int, page_bytes: Sizes, weights: Counts) -> Callable[[Counts], bool]:
-    """Return what takes the pages of one more request, and tells whether they fit."""
+    """Return the policy as a function that takes the pages of one more request, and returns whether they fit."""
     sizes = dict(page_bytes)
     if policy == "lcm":
         return _large_pages(budget, page_bytes)
@@ -56,7 +56,7 @@ def _policy(policy: str, budget: int, page_bytes: Sizes, weights: Counts) -> Cal
 
 
 def _within(left: Counts, cost: Callable[[Counts], Counts]) -> Callable[[Counts], bool]:
-    """A policy that only counts: of each thing no more may be taken than there is."""
+    """Return a policy that only counts: it subtracts the pages' `cost` from `left`, where nothing may get negative."""
 
     def has_room(pages: Counts) -> bool:
         for name, number in cost(pages).items():
@@ -67,7 +67,7 @@ def _within(left: Counts, cost: Callable[[Counts], Counts]) -> Callable[[Counts]
 
 
 def _large_pages(budget: int, page_bytes: Sizes) -> Callable[[Counts], bool]:
-    """The allocator, in which every request has an id of its own."""
+    """Return the policy that allocates the pages in an LcmAllocator, with a new id for every request."""
     allocator = LcmAllocator()
     allocator.lcm(page_bytes, budget)
     ids = count()

@@ -14,7 +14,7 @@ Layers = tuple[tuple[str, Spec], ...]
 
 
 def unify_page_size(layers: Layers) -> Layers:
-    """Return the layers with larger blocks where pages are smaller. Refuses sizes of which one is no multiple."""
+    """Enlarge blocks until all pages are as large as the largest. Refuses pages that do not divide the largest."""
     largest = max(_page_bytes(spec) for _, spec in layers)
     if any(largest % _page_bytes(spec) for _, spec in layers):
         raise Refused("NotImplementedError", "Part 3/unify_page_size")
@@ -41,7 +41,7 @@ def get_kv_cache_groups(layers: Layers) -> list[list[str]]:
 
 
 def get_kv_cache_config(layers: Layers, available: int, num_gpu_blocks_override: int | None) -> dict[str, Any]:
-    """Return groups, blocks and tensors for so many bytes. Refuses what `unify_page_size` refuses."""
+    """Return groups, blocks and tensors for `available` bytes. Refuses what `unify_page_size` refuses."""
     unified = unify_page_size(layers)
     groups = get_kv_cache_groups(unified)
     specs = dict(unified)
@@ -64,7 +64,7 @@ def get_kv_cache_config(layers: Layers, available: int, num_gpu_blocks_override:
 
 
 def uniform_waste(layers: tuple[tuple[str, int, int], ...], num_tokens: int, num_encoder_tokens: int) -> Fraction:
-    """Return the share that is wasted when every token has a slot in every layer. Refuses kinds without a figure."""
+    """Return the wasted share if every token has a slot in every layer. Refuses kinds but full, sliding and cross."""
     allocated = needed = 0
     for kind, count, window in layers:
         keeps = {"full": num_tokens, "sliding": min(num_tokens, window), "cross": num_encoder_tokens}

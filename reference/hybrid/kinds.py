@@ -1,4 +1,4 @@
-"""What each kind of layer needs: slots, the tokens that no later token looks at, and the blocks of a hit."""
+"""What each kind of layer needs: slots, blocks of a hit; and which tokens no later token needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 def ceil(number: int, divisor: int) -> int:
-    """The quotient, rounded up."""
+    """Return the quotient, rounded up."""
     return -(-number // divisor)
 
 
@@ -19,27 +19,27 @@ class Kind(ABC):
     window: int
 
     def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - cross attention has others
-        """How many tokens need a slot: all of them."""
+        """Return how many tokens need a slot; here all `total` tokens."""
         return total
 
     @abstractmethod
     def skipped(self, computed: int) -> int:
-        """How many tokens no later token looks at, after so many were computed."""
+        """Return how many tokens no later token needs after `computed` tokens."""
 
     @abstractmethod
     def needed(self, blocks: int) -> range:
-        """The positions at which a hit of so many blocks needs a block; there may be nothing at the others."""
+        """Return the positions where a hit of `blocks` blocks needs a block; the other positions may be empty."""
 
 
 class Full(Kind):
     """Every token looks at all tokens before it."""
 
     def skipped(self, computed: int) -> int:  # noqa: ARG002 - nothing is ever skipped
-        """None."""
+        """Return 0."""
         return 0
 
     def needed(self, blocks: int) -> range:
-        """All."""
+        """Return all positions."""
         return range(blocks)
 
 
@@ -47,39 +47,39 @@ class Sliding(Kind):
     """A token looks at itself and the window - 1 tokens before it."""
 
     def skipped(self, computed: int) -> int:
-        """All but the last window - 1."""
+        """Return the number of tokens without the last window - 1 tokens."""
         return max(0, computed - self.window + 1)
 
     def needed(self, blocks: int) -> range:
-        """Those with the last window - 1 tokens."""
+        """Return the positions of the last window - 1 tokens."""
         return range(max(0, blocks - ceil(self.window - 1, self.block_size)), blocks)
 
 
 class Mamba(Kind):
-    """Only the last state is needed."""
+    """A token needs only the state after the token before it."""
 
     def skipped(self, computed: int) -> int:
-        """All but the last."""
+        """Return the number of tokens without the last one."""
         return max(0, computed - 1)
 
     def needed(self, blocks: int) -> range:
-        """The last one."""
+        """Return only the last position."""
         return range(max(0, blocks - 1), blocks)
 
 
 class Cross(Kind):
-    """Text looks at the tokens of an image, which are there from the beginning and are never cached."""
+    """Cross-attention: text looks at an image's tokens, which are there from the beginning and are never cached."""
 
     def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - text needs none
-        """Those of the encoder."""
+        """Return the number of the encoder's tokens."""
         return num_encoder_tokens
 
     def skipped(self, computed: int) -> int:  # noqa: ARG002 - nothing is ever skipped
-        """None."""
+        """Return 0."""
         return 0
 
     def needed(self, blocks: int) -> range:
-        """All; but nobody asks, because there is no cross group while caching is on."""
+        """Return all positions. This is never called, because caching is off if there is a cross group."""
         return range(blocks)
 
 

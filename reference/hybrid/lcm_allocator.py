@@ -14,14 +14,14 @@ Key = tuple[int, int]
 
 
 def _key(slot: Slot) -> Key:
-    """The order of eviction: older first, of equally old ones the longer prefix."""
+    """Return the key by which slots are evicted: the oldest first, of equally old slots that with the longer prefix."""
     assert not isinstance(slot, str)
     last_access, prefix_length = slot
     return last_access, -prefix_length
 
 
 class LcmAllocator(Engine):
-    """The operations on LcmAllocator."""
+    """The handout's calls on an LcmAllocator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class LcmAllocator(Engine):
         self.slots: dict[str, dict[int, Slot]] = {}
 
     def lcm(self, page_bytes: tuple[tuple[str, int], ...], budget: int) -> None:
-        """LcmAllocator(page_bytes, budget)."""
+        """Do the handout's call `LcmAllocator(page_bytes, budget)`."""
         self.because("Part 2/large-pages")
         if not page_bytes or min(size for _, size in page_bytes) < 1 or budget < 0:
             raise Refused("ValueError", "Part 2/bad-sizes")
@@ -47,7 +47,7 @@ class LcmAllocator(Engine):
         self.slots = {name: {} for name in self.page_bytes}
 
     def alloc(self, request: str, page_type: str) -> int:
-        """The five steps of alloc, in order."""
+        """Do the handout's call `alloc(request, page_type)`: its five steps, in order. Return the slot's id."""
         self._check_type(page_type)
         own = (page for page, owner in self.owner.items() if owner == request)
         small_id = self._lowest_empty(page_type, own)
@@ -83,13 +83,13 @@ class LcmAllocator(Engine):
             raise Refused("ValueError", "Part 2/unknown-type")
 
     def _lowest_empty(self, page_type: str, pages: Iterable[int]) -> int | None:
-        """The lowest empty slot of a type on one of these large pages, or None."""
+        """Return the lowest empty slot of a type on one of these large pages, or None."""
         allowed, slots = set(pages), self.slots[page_type]
         empty = [small_id for small_id, slot in slots.items() if slot == EMPTY]
         return min((small_id for small_id in empty if small_id // self.ratio[page_type] in allowed), default=None)
 
     def _use(self, request: str, page_type: str, small_id: int) -> int:
-        """The slot is used from now on; a page without owner gets this one."""
+        """Use a slot. A page without owner gets this request as its owner."""
         self.slots[page_type][small_id] = USED
         page = small_id // self.ratio[page_type]
         if self.owner[page] is None:
@@ -97,21 +97,21 @@ class LcmAllocator(Engine):
         return small_id
 
     def _open(self, request: str, page_type: str, page: int) -> int:
-        """A large page becomes one of this type; its lowest slot is used."""
+        """Cut a large page into slots of this type, and use the lowest one."""
         first = page * self.ratio[page_type]
         self.owner[page] = request
         self.slots[page_type].update(dict.fromkeys(range(first, first + self.ratio[page_type]), EMPTY))
         return self._use(request, page_type, first)
 
     def _close(self, page: int) -> None:
-        """A large page is of no type any more."""
+        """Remove the slots of a large page."""
         page_type, slots = self._cut(page)
         del self.owner[page]
         for small_id in slots:
             del self.slots[page_type][small_id]
 
     def _cut(self, page: int) -> tuple[str, dict[int, Slot]]:
-        """The type of a large page in use, and its slots."""
+        """Return the type of a large page in use, and its slots."""
         for page_type, slots in self.slots.items():
             own = {small_id: slot for small_id, slot in slots.items() if small_id // self.ratio[page_type] == page}
             if own:
@@ -119,7 +119,7 @@ class LcmAllocator(Engine):
         raise ValueError(f"large page {page} is in use but has no slots")
 
     def _evictable_large_pages(self) -> list[tuple[Key, int]]:
-        """The large pages that only cache, each with its key: that of the slot which would be evicted last."""
+        """Return the large pages with cached but no used slots, each with the key of its slot to evict last."""
         evictable = []
         for page in self.owner:
             slots = self._cut(page)[1].values()
@@ -129,7 +129,7 @@ class LcmAllocator(Engine):
         return evictable
 
     def _check_slot(self, page_type: str, small_id: int, *, used: bool) -> Slot:
-        """Return the slot. Refuses one that does not exist or is in another state."""
+        """Return the slot. Raises `Refused` unless it exists and is used, or evictable if `used` is False."""
         self._check_type(page_type)
         slot = self.slots[page_type].get(small_id)
         if slot is None or slot == EMPTY or (slot == USED) is not used:
@@ -137,7 +137,7 @@ class LcmAllocator(Engine):
         return slot
 
     def free_page(self, page_type: str, small_id: int) -> None:
-        """free(page_type, small_id): used to empty; an empty large page is free again."""
+        """Do the handout's call `free(page_type, small_id)`. A large page whose slots are all empty is free again."""
         self.because("Part 2/free")
         self._check_slot(page_type, small_id, used=True)
         self.slots[page_type][small_id] = EMPTY
@@ -147,24 +147,24 @@ class LcmAllocator(Engine):
             self.free_large_pages.append(page)
 
     def release(self, page_type: str, small_id: int, last_access: int, prefix_length: int) -> None:
-        """release(...): used to evictable."""
+        """Do the handout's call `release(...)`: a used slot gets evictable."""
         self.because("Part 2/release")
         self._check_slot(page_type, small_id, used=True)
         self.slots[page_type][small_id] = (last_access, prefix_length)
 
     def reuse(self, page_type: str, small_id: int) -> None:
-        """reuse(page_type, small_id): evictable to used."""
+        """Do the handout's call `reuse(page_type, small_id)`: an evictable slot gets used."""
         self.because("Part 2/reuse")
         self._check_slot(page_type, small_id, used=False)
         self.slots[page_type][small_id] = USED
 
     def remove(self, request: str) -> None:
-        """remove_request(request): its pages have no owner any more."""
+        """Do the handout's call `remove_request(request)`: the request's pages have no owner any more."""
         self.because("Part 2/remove_request")
         self.owner = {page: None if owner == request else owner for page, owner in self.owner.items()}
 
     def offset(self, page_type: str, small_id: int) -> int:
-        """byte_offset(page_type, small_id)."""
+        """Do the handout's call `byte_offset(page_type, small_id)`."""
         self.because("Part 2/byte_offset")
         self._check_type(page_type)
         if not 0 <= small_id < self.num_large_pages * self.ratio[page_type]:
@@ -172,7 +172,7 @@ class LcmAllocator(Engine):
         return small_id * self.page_bytes[page_type]
 
     def state(self) -> dict[str, Any]:
-        """What the attributes show, and the sizes that were given."""
+        """Return the values of all attributes, as plain values."""
         return {
             "geometry": [self.large_page_bytes, self.num_large_pages, dict(self.ratio)],
             "free_large_pages": list(self.free_large_pages),

@@ -17,19 +17,19 @@ Group = tuple[str, int, int]  # kind, block size, window
 
 @dataclass
 class Request:
-    """A request as the given module has it."""
+    """A request with the attributes that the students' given module has."""
 
     tokens: str
     num_encoder_tokens: int
     computed: int = 0
 
     def block_hashes(self, block_size: int) -> list[str]:
-        """A hash for each full block: all tokens up to its end."""
+        """Return a hash for each full block: the text of all tokens up to the block's end."""
         return [self.tokens[:end] for end in range(block_size, len(self.tokens) + 1, block_size)]
 
 
 class Manager(Engine):
-    """The operations on HybridKVCacheManager."""
+    """The handout's calls on a HybridKVCacheManager, and the operations of its caller."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,18 +38,16 @@ class Manager(Engine):
         self.groups: list[Kind] = []
         self.tables: dict[str, Tables] = {}  # req_to_blocks
         self.requests: dict[str, Request] = {}
-        self.spoils = False  # whether the caller empties lists
-        self.holding: set[str] = set()  # the requests that got room here: of a state that is taken over, none
-        self.looked: list[Any] = []  # request, hits and tokens of a `match` just before
+        self.looked: list[Any] = []  # request, hits and tokens of a `match` just before: `admit` passes them on
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation; hits are good for an `admit` just behind their `match`."""
+        """Do one operation. The hits of a `match` can only be passed to an `admit` right after it."""
         if operation.name != "admit":
             self.looked = []
         return super().apply(operation)
 
     def manager(self, num_blocks: int, groups: tuple[Group, ...], caching: bool) -> None:
-        """HybridKVCacheManager(BlockPool(num_blocks), groups, caching)."""
+        """Do the handout's call `HybridKVCacheManager(BlockPool(num_blocks), groups, caching)`."""
         self.because("Part 1/groups")
         for kind, block_size, window in groups:
             if kind not in KINDS or block_size < 1:
@@ -59,7 +57,7 @@ class Manager(Engine):
             if kind == "cross" and caching:
                 raise Refused("ValueError", "Part 1/groups")
         self.pool = BlockPool(num_blocks)
-        self.tables, self.requests, self.holding = {}, {}, set()
+        self.tables, self.requests = {}, {}
         self._configure([num_blocks, [list(group) for group in groups], caching])
 
     def _configure(self, settings: list[Any]) -> None:
@@ -78,15 +76,15 @@ class Manager(Engine):
     # Requests, which only the caller changes
 
     def new(self, name: str, tokens: str, num_encoder_tokens: int) -> None:
-        """A request."""
+        """Create a request."""
         self.requests[name] = Request(tokens, num_encoder_tokens)
 
     def append(self, request: str, tokens: str) -> None:
-        """A request gets more tokens."""
+        """Append tokens to a request."""
         self.requests[request].tokens += tokens
 
     def evict(self, blocks: tuple[int, ...]) -> None:
-        """The index loses the entries of those of the blocks that nobody uses."""
+        """Remove the index entries of those of these blocks that nobody uses."""
         for block in blocks:
             if block in self.pool.free_queue:
                 self.pool.forget(block)
@@ -94,7 +92,7 @@ class Manager(Engine):
     # The longest prefix
 
     def match(self, request: str) -> list[Any]:
-        """get_computed_blocks(request)."""
+        """Do the handout's call `get_computed_blocks(request)`."""
         known = self.requests[request]
         self.because("Part 1/hit" if self._caching else "Part 1/caching-off")
         hits: Tables = [[] for _ in self.groups]
@@ -108,7 +106,7 @@ class Manager(Engine):
         return [hits, tokens]
 
     def _hits(self, request: Request, tokens: int) -> Tables | None:
-        """The blocks of a hit of so many tokens in each group, or None where a group misses a block that it needs."""
+        """Return the blocks of a hit of `tokens` tokens in each group, or None if a group lacks a needed block."""
         hits: Tables = []
         for group_id, group in enumerate(self.groups):
             hashes = request.block_hashes(group.block_size)
@@ -124,23 +122,21 @@ class Manager(Engine):
     # Room for tokens
 
     def admit(self, request: str, tokens: int) -> Tables:
-        """allocate_slots(request, tokens, hits, hit_tokens) with what `match` just returned; at most what is left."""
+        """Do the call `allocate_slots` with the hits of `match`, for at most `tokens` of the tokens that are left."""
         if self.looked[:1] != [request]:
             raise CannotGoOn(f"admit {request} needs match {request} just before it")
-        if request in self.holding:
-            raise CannotGoOn(f"what match {request} returned is only passed while {request} holds nothing")
         (_, hits, hit_tokens), self.looked = self.looked, []
         left = len(self.requests[request].tokens) - hit_tokens
         return self._allocate(request, min(tokens, left), hits, hit_tokens)
 
     def step(self, request: str, tokens: int) -> Tables:
-        """allocate_slots(request, tokens) without hits; at most what is left of the request."""
+        """Do the call `allocate_slots` without hits, for at most `tokens` of the tokens that are left."""
         known = self.requests[request]
         left = len(known.tokens) - known.computed
         return self._allocate(request, min(tokens, left), [[] for _ in self.groups], 0)
 
     def _allocate(self, request: str, num_new_tokens: int, hits: Tables, num_new_computed_tokens: int) -> Tables:
-        """The steps of allocate_slots, in the handout's order."""
+        """Do the steps of the handout's call `allocate_slots`, in order. Return the new blocks of each group."""
         known = self.requests[request]
         if num_new_tokens < 1:
             raise Refused("ValueError", "Part 1/at-least-one")
@@ -163,11 +159,10 @@ class Manager(Engine):
         if self._caching:
             self._cache(request, total)
         known.computed = total
-        self.holding.add(request)
         return new
 
     def _release(self, tables: Tables, computed: int) -> None:
-        """Put the null block where a whole block is skipped, and free what stood there, the last position first."""
+        """Replace the blocks that no later token needs by the null block, and free them, the last position first."""
         for group, table in zip(self.groups, tables, strict=True):
             count = min(group.skipped(computed) // group.block_size, len(table))
             leaving = table[:count]
@@ -175,7 +170,7 @@ class Manager(Engine):
             self.pool.free_blocks(leaving[::-1])
 
     def _needed(self, request: Request, total: int, tables: Tables, hits: Tables) -> list[int]:
-        """How many new blocks each group needs."""
+        """Return how many new blocks each group needs."""
         needed = []
         for group, table, blocks in zip(self.groups, tables, hits, strict=True):
             slots = group.slots(total, request.num_encoder_tokens)
@@ -183,7 +178,7 @@ class Manager(Engine):
         return needed
 
     def _cache(self, request: str, total: int) -> None:
-        """Enter the blocks up to the last multiple of the alignment."""
+        """Cache the blocks up to the last multiple of the alignment (all blocks up to there are full)."""
         end = total // self._alignment * self._alignment
         for group_id, (group, table) in enumerate(zip(self.groups, self.tables[request], strict=True)):
             count = end // group.block_size
@@ -193,28 +188,22 @@ class Manager(Engine):
     # The end
 
     def free(self, request: str) -> None:
-        """free(request), which nobody needs any more."""
+        """Do the handout's call `free(request)`, and forget the request."""
         self._free(request)
         del self.requests[request]
 
     def preempt(self, request: str) -> None:
-        """free(request), whose tokens will be computed again."""
+        """Do the handout's call `free(request)`, and set the request's computed tokens to 0."""
         self._free(request)
         self.requests[request].computed = 0
 
     def _free(self, request: str) -> None:
         self.because("Part 1/free")
-        self.holding.discard(request)
         for table in self.tables.pop(request, ()):
             self.pool.free_blocks(table[::-1])
 
-    def spoil(self) -> None:
-        """From here on the caller empties every list and dict right after the call that it went into or came from."""
-        self.because("Constraint 5/lists")
-        self.spoils = True
-
     def state(self) -> dict[str, Any]:
-        """What pool and tables show, and what the caller knows."""
+        """Return what the pool and the tables show, and what the caller knows."""
         return {
             "free": list(self.pool.free_queue),
             "ref": {str(block): count for block, count in self.pool.ref.items()},
@@ -225,14 +214,12 @@ class Manager(Engine):
             "requests": {
                 name: [known.tokens, known.num_encoder_tokens, known.computed] for name, known in self.requests.items()
             },
-            "spoils": self.spoils,
             "looked": self.looked and [self.looked[0], [list(blocks) for blocks in self.looked[1]], self.looked[2]],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state. Raises `CannotGoOn` where a table has a block that is free."""
         self._configure(state["settings"])
-        self.holding = set()
         self.pool = BlockPool()
         self.pool.free_queue = list(state["free"])
         self.pool.ref = {int(block): count for block, count in state["ref"].items()}
@@ -243,5 +230,4 @@ class Manager(Engine):
                 if block not in self.pool.ref:
                     raise CannotGoOn(f"block {block} stands in a table of request {name} but is free")
         self.requests = {name: Request(*known) for name, known in state["requests"].items()}
-        self.spoils = state["spoils"]
-        self.looked = state["looked"] and [state["looked"][0], *state["looked"][1:]]
+        self.looked = list(state["looked"])

@@ -1,6 +1,6 @@
 """The block pool that the handout gives: one free queue for the layers of all kinds, and the index of cached blocks.
 
-A block is its id, and 0 is the null block. A misuse raises `ValueError`, which no right manager ever sees.
+An int is a block's id; 0 is the null block. A misuse raises `ValueError`; a right manager never misuses the pool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """How many blocks are in the free queue."""
+        """The number of blocks in the free queue."""
         return len(self.free_queue)
 
     def get_new_blocks(self, n: int) -> list[int]:
@@ -34,7 +34,7 @@ class BlockPool:
         return blocks
 
     def touch(self, blocks: Sequence[int]) -> None:
-        """One more user of each block; a free one leaves the queue."""
+        """Add a user to each block; a free block leaves the queue."""
         for block in blocks:
             if block != NULL_BLOCK:
                 if block not in self.ref:
@@ -42,7 +42,7 @@ class BlockPool:
                 self.ref[block] = self.ref.get(block, 0) + 1
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
-        """One user less of each block; those without users go to the tail, in this order, and keep their hash.
+        """Remove a user from each block; blocks without users go to the tail, in this order, and keep their hash.
 
         Raises `ValueError` when a block is freed more often than it is used.
         """
@@ -56,13 +56,13 @@ class BlockPool:
                 self.free_queue.append(block)
 
     def cache_full_blocks(self, blocks: Sequence[int], hashes: Sequence[str], group_id: int) -> None:
-        """Enter each block that has no hash yet under its hash and group."""
+        """Enter each block that has no hash yet in the index, under its hash and group."""
         for block, hash_ in zip(blocks, hashes, strict=True):
             if block != NULL_BLOCK and not self.has_hash(block):
                 self.index.setdefault(f"{hash_}/{group_id}", []).append(block)
 
     def get_cached_block(self, hash_: str, group_id: int) -> int | None:
-        """The block that was entered first under this hash and group, or None."""
+        """Return the block that was entered first under this hash and group, or None."""
         return next(iter(self.index.get(f"{hash_}/{group_id}", ())), None)
 
     def has_hash(self, block: int) -> bool:
@@ -70,7 +70,7 @@ class BlockPool:
         return any(block in blocks for blocks in self.index.values())
 
     def forget(self, block: int) -> None:
-        """Take a block's hash away, and its entry in the index."""
+        """Remove a block's hash and its entry in the index."""
         for key, blocks in list(self.index.items()):
             if block in blocks:
                 blocks.remove(block)

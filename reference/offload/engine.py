@@ -1,7 +1,8 @@
 """Part 2: the caches, and the copies between them.
 
-Two streams: all computing on one, all copies between host and device on the other. What is offloaded or flushed has
-arrived when the call returns, because the host waits for it; a load is waited for by the stream that reads it.
+There are two streams: all computing is on one, all copies between host and device are on the other. Offloaded and
+flushed rows have arrived when the call returns, because the host waits for them. The compute stream waits for the loads
+that it reads.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 from reference.oracle import Refused
 
 Range = tuple[Any, int, int]
-"""Rows of a buffer, from the first to the one before the last number."""
+"""Rows of a buffer: the buffer, the first row, and the row after the last."""
 
 
 class OffloadEngine:
-    """The storage, and what moves rows between its parts."""
+    """The storage, and the calls that move rows between its parts."""
 
     def __init__(self, dev: Any, cfg: Any) -> None:
         self.dev, self.cfg = dev, cfg
@@ -37,7 +38,7 @@ class OffloadEngine:
     def offload_layer_kv_to_cpu(
         self, layer_id: int, k: Any, v: Any, cpu_block_ids: Sequence[int], total_tokens: int
     ) -> None:
-        """Copy the keys and values of a layer to its blocks."""
+        """Copy the keys and values of a layer to the CPU blocks of its tokens."""
         if total_tokens < 1:
             raise Refused("ValueError", "Part 2/offload-refused")
         if len(cpu_block_ids) < self._blocks(total_tokens):
@@ -53,7 +54,7 @@ class OffloadEngine:
     def load_layer_kv_to_buffer(
         self, buffer_idx: int, layer_id: int, cpu_block_table: Sequence[int], valid_tokens: int
     ) -> None:
-        """Copy the first tokens of a layer to a buffer of the ring, when nothing reads it any more."""
+        """Copy the first `valid_tokens` tokens of a layer to a buffer of the ring, after the buffer's last reader."""
         if not 1 <= valid_tokens <= self.cfg.max_seq_len:
             raise Refused("ValueError", "Part 2/load-refused")
         if len(cpu_block_table) < self._blocks(valid_tokens):
@@ -68,16 +69,16 @@ class OffloadEngine:
         self.dev.record(self.loaded[buffer_idx], self.copy_stream)
 
     def wait_buffer_load(self, buffer_idx: int) -> None:
-        """Let later computing run after the last load of a buffer."""
+        """Make later computing wait for the last load of a buffer."""
         self.dev.wait(self.compute_stream, self.loaded[buffer_idx])
 
     def get_buffer_kv(self, buffer_idx: int, num_tokens: int) -> tuple[Range, Range]:
-        """The first rows of a buffer."""
+        """Return the first `num_tokens` rows of a buffer: keys and values."""
         first = buffer_idx * self.cfg.max_seq_len
         return (self.layer_k_cache, first, first + num_tokens), (self.layer_v_cache, first, first + num_tokens)
 
     def record_buffer_compute_done(self, buffer_idx: int) -> None:
-        """Say that the computing so far is all that reads a buffer."""
+        """Record that the computing launched so far is all that reads a buffer: the next load waits for it."""
         self.dev.record(self.compute_done[buffer_idx], self.compute_stream)
 
     def store_decode_kv(self, layer_id: int, pos: int, k: Any, v: Any) -> None:
@@ -89,12 +90,12 @@ class OffloadEngine:
         self.dev.copy((values, row, row + 1), v, self.compute_stream)
 
     def get_decode_kv(self, layer_id: int, start: int, end: int) -> tuple[Range, Range]:
-        """Rows of a layer's decode buffers."""
+        """Return rows `start` to `end` - 1 of a layer's decode buffers: keys and values."""
         first = layer_id * self.cfg.block_size
         return (self.decode_k_buffer, first + start, first + end), (self.decode_v_buffer, first + start, first + end)
 
     def offload_decode_buffer(self, cpu_block: int, start: int) -> None:
-        """Flush the decode buffers of all layers from a row on to the same rows of a block."""
+        """Copy the decode buffers of all layers, from row `start` on, to the same rows of a CPU block."""
         if not 0 <= start < self.cfg.block_size:
             raise Refused("ValueError", "Part 2/flush-refused")
         self._begin_after_compute()
@@ -110,12 +111,12 @@ class OffloadEngine:
         return blocks
 
     def _cpu_row(self, layer: int, block: int) -> int:
-        """The first row of a block of a layer in the CPU caches."""
+        """Return the first row of a layer's part of a block in the CPU caches."""
         row: int = (layer * self.cfg.num_cpu_blocks + block) * self.cfg.block_size
         return row
 
     def _copy(self, to: tuple[Any, int], of: tuple[Any, int], rows: int) -> None:
-        """Copy rows, from the first of each on."""
+        """Copy `rows` rows; `to` and `of` are each a buffer and its first row."""
         self.dev.copy((to[0], to[1], to[1] + rows), (of[0], of[1], of[1] + rows), self.copy_stream)
 
     def _begin_after_compute(self) -> None:

@@ -11,7 +11,7 @@ from reference.oracle import Refused
 
 
 class ModelRunner:
-    """Runs a sequence at a time."""
+    """Runs one sequence at a time."""
 
     def __init__(self, dev: Any, cfg: Any) -> None:
         self.dev, self.cfg = dev, cfg
@@ -23,7 +23,7 @@ class ModelRunner:
         self.length = 0
 
     def run_layerwise_offload_prefill(self, seq_id: SeqId, token_ids: Sequence[int]) -> None:
-        """Run a prompt."""
+        """Run the model on the prompt of a new sequence."""
         if self.running:
             raise Refused("RuntimeError", "Part 3/prefill-refused")
         if not 1 <= len(token_ids) <= self.cfg.max_seq_len:
@@ -42,7 +42,7 @@ class ModelRunner:
         self._finish_with_logits(x)
 
     def run_layerwise_offload_decode(self, seq_id: SeqId, token_id: int) -> None:
-        """Run a token."""
+        """Run the model on one more token of the running sequence."""
         self._check_running(seq_id)
         if self.length == self.cfg.max_seq_len:
             raise Refused("ValueError", "Part 3/decode-refused")
@@ -62,7 +62,7 @@ class ModelRunner:
         self._finish_with_logits(x)
 
     def finish(self, seq_id: SeqId) -> None:
-        """Forget the sequence that runs."""
+        """Forget the running sequence, and free its blocks."""
         self._check_running(seq_id)
         self.manager.deallocate(seq_id)
         self.running = []
@@ -72,7 +72,7 @@ class ModelRunner:
             raise Refused("KeyError", "Part 3/not-running")
 
     def _load(self, seq_id: SeqId, layer: int) -> None:
-        """Load the offloaded tokens of a layer into its buffer."""
+        """Load the offloaded tokens of a layer into the layer's buffer of the ring."""
         table, tokens = self.manager.get_prefilled_cpu_blocks(seq_id), self.manager.get_prefill_len(seq_id)
         self.engine.load_layer_kv_to_buffer(layer % self.cfg.num_kv_buffers, layer, table, tokens)
 
@@ -99,7 +99,7 @@ class ModelRunner:
         return x
 
     def _projected(self, x: Any, layer: int, position: int) -> tuple[Any, Any, Any]:
-        """Queries, keys and values of the rows, the first two rotated."""
+        """Return queries, keys and values of the rows of `x`; queries and keys are rotated."""
         h = self._new(x.rows, self.cfg.hidden)
         q, k, v = (self._new(x.rows, width) for width in (self.cfg.q_width, self.cfg.kv_width, self.cfg.kv_width))
         self._launch("rms_norm", x=x, out=h, layer=layer, which="attention")
@@ -111,7 +111,7 @@ class ModelRunner:
         return q, k, v
 
     def _rest_of_layer(self, x: Any, a: Any, layer: int) -> None:
-        """Add the projected attention `a` to x, then the MLP."""
+        """Add the projected attention `a` to `x`, then the output of the MLP. Free `a`."""
         h = self._new(x.rows, self.cfg.hidden)
         self._launch("o_proj", x=a, out=h, layer=layer)
         self._launch("add", x=x, y=h, out=x)
@@ -121,7 +121,7 @@ class ModelRunner:
         self._free(h, a)
 
     def _finish_with_logits(self, x: Any) -> None:
-        """Bring the logits of the last row to the host, and wait for them."""
+        """Copy the logits of the last row to the host, and wait for them."""
         out = self._new(1, self.cfg.vocab)
         self._launch("logits", x=(x, x.rows - 1, x.rows), out=out)
         self.dev.copy(self.logits, out, self.stream)

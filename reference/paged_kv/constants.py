@@ -1,4 +1,4 @@
-"""The handout's constants, by its own names. Their values stand in one file, the header that students include."""
+"""The handout's constants, by its own names. Their values are in one file, the header that students include."""
 
 import re
 from pathlib import Path

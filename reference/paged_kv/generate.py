@@ -4,7 +4,7 @@ Most traces have one engine with a pool of a few blocks, since blocks are freed,
 others a sequence fills a whole L2 table, or reaches the longest possible length, or very many sequences are in the
 list. Some calls must be refused, for each reason that the handout gives; in a few traces pokes leave holes in tables.
 
-What the handout leaves open occurs in none of them, such as negative ids.
+No trace contains what the handout leaves open, such as negative ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.paged_kv.sequence import UNMAPPED, Sequence
 _TABLE = KV_PER_BLOCK * L2_PT_SIZE
 _LONGEST = KV_PER_BLOCK * MAX_LOGICAL_BLOCKS
 _BURSTS = (1, 1, 1, 1, 1, 1, 2, KV_PER_BLOCK - 1, KV_PER_BLOCK, KV_PER_BLOCK + 1)
-"""How often `append_kv` is called in a row."""
+"""The numbers of `append_kv` calls in a row."""
 _INTS = (0, -1, 1, 2**31 - 1, -(2**31))
 
 
@@ -32,7 +32,7 @@ class _Kind:
 
     blocks: tuple[int, ...]
     lengths: tuple[int, ...]
-    """Around these lengths sequences are created."""
+    """Sequences are created with about these lengths."""
     ids: int
     """How many ids there are, from the largest down: a sequence's place in the list says nothing about its id."""
     create: int = 3
@@ -41,9 +41,9 @@ class _Kind:
     append: int = 6
     engines: int = 1
     whole: float = 0.15
-    """The part of the sequences that take about all blocks that are free."""
+    """The fraction of the sequences that take about all free blocks."""
     pokes: float = 0.0
-    """The part of the operations that are pokes: tables get holes that no call makes."""
+    """The fraction of the operations that are pokes: they make holes in tables, which no call makes."""
 
 
 _TABLE_POOLS = (L2_PT_SIZE + 1, L2_PT_SIZE + 2, L2_PT_SIZE + 4, 2 * L2_PT_SIZE + 2, 2 * L2_PT_SIZE + 8)
@@ -74,7 +74,7 @@ def generate(random: Random, length: int) -> list[Operation]:
 
 
 def _operations(random: Random, kind: _Kind, world: PagedKV) -> Iterator[Operation]:
-    """Yield operations without end; each is drawn with an eye on the state that it meets."""
+    """Yield operations without end; each is drawn to suit the state before it."""
     while True:
         target = random.randint(1, kind.engines)
         engine = world.engines.get(target)
@@ -97,7 +97,7 @@ def _operations(random: Random, kind: _Kind, world: PagedKV) -> Iterator[Operati
 
 
 def _init(random: Random, kind: _Kind, target: int) -> Iterator[Operation]:
-    """Yield an `llm_init` that succeeds, at times after one that must not."""
+    """Yield an `llm_init` that succeeds, sometimes after one that must fail."""
     if random.random() < 0.1:
         refused: tuple[Argument, ...] = random.choice(((NULL, 4 * BLOCK_SIZE), (BLOCK_SIZE - 4,), (0,)))
         yield Operation(name="llm_init", arguments=refused, target=target)
@@ -143,14 +143,14 @@ def _call(random: Random, kind: _Kind, engine: Engine) -> tuple[str, tuple[Argum
 
 
 def _free_id(random: Random, kind: _Kind, active: list[int]) -> int:
-    """An id that no sequence has, or at times one that is in use."""
+    """Return an id that no sequence has, or sometimes one that is in use."""
     if active and random.random() < 0.06:
         return random.choice(active)
     return _new_id(random, kind, active)
 
 
 def _new_id(random: Random, kind: _Kind, active: list[int]) -> int:
-    """An id that no sequence has, often the largest of those: then ids fall along the list."""
+    """Return an id that no sequence has, often the largest such id: then ids fall along the list of sequences."""
     left = [number for number in range(kind.ids, 0, -1) if number not in active]
     if random.random() < 0.04 or not left:
         return random.choice((0, kind.ids + 1 + len(active), 2**31 - 1))
@@ -158,7 +158,7 @@ def _new_id(random: Random, kind: _Kind, active: list[int]) -> int:
 
 
 def _length(random: Random, kind: _Kind, engine: Engine) -> int:
-    """A length near a boundary: of a block, of a table, or of what is free."""
+    """Return a length near a boundary: of a block, of a table, or of the free blocks."""
     if random.random() < 0.06:
         return random.choice((0, -1, _LONGEST + 1, -(2**31), 2**31 - 1))
     if random.random() < kind.whole:

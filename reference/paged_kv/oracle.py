@@ -14,21 +14,14 @@ from reference.paged_kv.engine import Engine, llm_init, null_engine
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.sequence import Sequence
 
-_POKES: dict[str, Callable[..., None]] = {
-    "move_l2": pokes.move_l2,
-    "unmap": pokes.unmap,
-    "set_kv_count": pokes.set_kv_count,
-    "add_sequence": pokes.add_sequence,
-    "map_block": pokes.map_block,
-    "store_record": pokes.store_record,
-}
+_POKES = ("move_l2", "unmap", "set_kv_count", "add_sequence", "map_block", "store_record")
 
 
 class PagedKV:
     """All engines of one trace, by their numbers in the case file. A pool stays when its engine is destroyed."""
 
     def __init__(self, trace: Trace, restored: Callable[[memoryview, int], Engine] = Engine) -> None:
-        """Begin without engines. `restored` makes those of `restore` from a pool's records and its number of blocks."""
+        """Begin without engines. `restored` makes the engines of `restore`, from a pool's records and block count."""
         self.seed = trace.settings.get("seed", 0)
         self.restored = restored
         self.engines: dict[int | None, Engine] = {}
@@ -46,7 +39,7 @@ class PagedKV:
         if operation.name in _POKES:
             if engine is None:
                 raise CannotPoke(f"there is no engine @{operation.target}")
-            _POKES[operation.name](engine, *operation.numbers)
+            getattr(pokes, operation.name)(engine, *operation.numbers)
             return Reply(text="")
         if engine is None:
             return null_engine(operation.name)
@@ -58,7 +51,7 @@ class PagedKV:
     def state(self) -> dict[str, Any]:
         """For each engine number with a pool: its size, the engine (None: there is none), and its region word by word.
 
-        An engine is its counters, `ref_count`, the ids in the order of the list, and the sequences by their ids.
+        An engine has its counters, `ref_count`, the ids in the order of the list, and the sequences by their ids.
         """
         return {
             str(number): {

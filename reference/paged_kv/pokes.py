@@ -23,7 +23,7 @@ def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
 
 
 def unmap(engine: Engine, seq_id: int, logical: int) -> None:
-    """Set a mapped entry to -1 and release its block, as if it had been freed alone."""
+    """Set a mapped entry to -1 and release its block, as if this block alone had been freed."""
     sequence = _sequence(engine, seq_id)
     if not 0 <= logical < MAX_LOGICAL_BLOCKS:
         raise CannotPoke(f"a sequence has the logical blocks 0 to {MAX_LOGICAL_BLOCKS - 1}")
@@ -40,14 +40,14 @@ def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
 
 
 def add_sequence(engine: Engine, seq_id: int, kv_count: int) -> None:
-    """Append a sequence to the list that holds `kv_count` KV records and has no L2 table."""
+    """Append a sequence with `kv_count` KV records and without L2 tables to the list of sequences."""
     if engine.find(seq_id) is not None:
         raise CannotPoke(f"there is a sequence {seq_id} already")
     engine.active_seqs.append(Sequence(seq_id, kv_count))
 
 
 def map_block(engine: Engine, seq_id: int, logical: int, block: int) -> None:
-    """Enter a block into an unmapped entry and count its use; with -1 only make sure that the L2 table exists."""
+    """Write a block into an unmapped entry and count its use; if `block` is -1, only create the L2 table."""
     sequence = _sequence(engine, seq_id)
     if not (0 <= logical < MAX_LOGICAL_BLOCKS and UNMAPPED <= block < engine.total_local_blocks):
         raise CannotPoke(f"a sequence has {MAX_LOGICAL_BLOCKS} logical blocks, the pool {engine.total_local_blocks}")

@@ -10,16 +10,16 @@ from reference.lent import lent_words
 from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE
 
 GUARD_BYTES = BLOCK_SIZE
-"""Bytes before and behind every pool that belong to the framework; nobody may change them. What a program writes to the
-block before the first one or behind the last one is there."""
+"""The number of bytes before and after every pool that belong to the framework. Nobody may change them. A program that
+writes to a block before the first block or after the last one changes them."""
 
 GUARD_WORDS = GUARD_BYTES // KV_SIZE
-"""The same in words: the number of the pool's first word in its region."""
+"""`GUARD_BYTES` in words: the index of the pool's first word in the pool's region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool of `pool_bytes` bytes in its region: a guard, the pool, a guard, as ints of 4 bytes."""
+    """A pool of `pool_bytes` bytes. `region` has a guard, the pool, and a guard, as ints of 4 bytes."""
 
     region: array[int]
     pool_bytes: int
@@ -36,11 +36,11 @@ class Pool:
 
 
 def region_words(pool_bytes: int) -> int:
-    """The number of words in the region of a pool of that size, rounded up."""
+    """Return the number of words in the region of a pool of `pool_bytes` bytes, rounded up."""
     return (GUARD_BYTES + pool_bytes + GUARD_BYTES + KV_SIZE - 1) // KV_SIZE
 
 
 @lru_cache(maxsize=256)
 def magic_words(seed: int, number: int, pool_bytes: int) -> bytes:
-    """The first content of the region of engine `number`: another word at every place of every pool."""
+    """Return the first content of the region of engine `number`. All words of a trace's pools differ (`lent_words`)."""
     return lent_words(seed, number, pool_bytes, GUARD_BYTES).tobytes()

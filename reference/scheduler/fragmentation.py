@@ -1,4 +1,4 @@
-"""Task 6: where the memory of older servers went, step by step."""
+"""Task 6: how much memory older servers wasted, and on what, step by step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTIGUOUS = ("max", "pow2", "oracle")
 
 @dataclass(eq=False)
 class Served:
-    """A request of `prompt` and `output` tokens that holds `held` of them."""
+    """A request of `prompt` tokens that finishes with `final` tokens, and holds `held` tokens now."""
 
     prompt: int
     final: int
@@ -22,7 +22,7 @@ class Served:
 
 
 def simulate(policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[tuple[int, int], ...]) -> list[Row]:
-    """One row for each step until all requests have finished. Raises `Refused` for what can never be served."""
+    """Return a row for each step until all requests have finished. Raises `Refused` if a request never fits."""
     if policy not in (*CONTIGUOUS, "paged"):
         raise Refused("ValueError", "Task 6/policy")
     if any(prompt < 1 or output < 1 or prompt + output > max_len for prompt, output in lengths):
@@ -34,7 +34,7 @@ def simulate(policy: str, slots: int, max_len: int, block_size: int, lengths: tu
 
 
 class _Contiguous:
-    """Each request has one chunk of a buddy allocator."""
+    """The policies under which each request has one chunk of a buddy allocator."""
 
     def __init__(self, policy: str, slots: int, max_len: int, queue: list[Served]) -> None:
         self.policy, self.slots, self.max_len, self.queue = policy, slots, max_len, queue
@@ -44,7 +44,7 @@ class _Contiguous:
                 raise Refused("ValueError", "Task 6/never-fits")
 
     def wanted(self, request: Served) -> int:
-        """The size that is asked for."""
+        """Return the size that a request asks for."""
         if self.policy == "max":
             return self.max_len
         if self.policy == "pow2":
@@ -52,7 +52,7 @@ class _Contiguous:
         return request.final
 
     def rows(self) -> list[Row]:
-        """Serve all requests."""
+        """Serve all requests, and return a row for each step."""
         running: list[Served] = []
         rows = []
         while self.queue or running:
@@ -70,7 +70,7 @@ class _Contiguous:
         return rows
 
     def take(self, request: Served) -> bool:
-        """Give a request the smallest chunk that is large enough, the lowest of several, halved while too large."""
+        """Take the smallest free chunk that suffices (the lowest of equal ones); halve it while a half suffices."""
         needed = _power(self.wanted(request))
         fitting = [(size, start) for start, size in self.free if size >= needed]
         if not fitting:
@@ -84,7 +84,7 @@ class _Contiguous:
         return True
 
     def give(self, request: Served) -> None:
-        """Take a chunk back, and join it with its buddy as long as that is free."""
+        """Give a request's chunk back, and join it with its buddy while the buddy is free."""
         start, size = request.start, _power(self.wanted(request))
         while (start ^ size, size) in self.free:
             self.free.remove((start ^ size, size))
@@ -93,7 +93,7 @@ class _Contiguous:
 
 
 class _Paged:
-    """Each request has as many blocks as it holds tokens for."""
+    """The policy under which a request has just the blocks that its held tokens need."""
 
     def __init__(self, slots: int, block_size: int, queue: list[Served]) -> None:
         self.slots, self.size, self.queue = slots, block_size, queue
@@ -102,7 +102,7 @@ class _Paged:
             raise Refused("ValueError", "Task 6/never-fits")
 
     def rows(self) -> list[Row]:
-        """Serve all requests."""
+        """Serve all requests, and return a row for each step."""
         running: list[Served] = []
         rows = []
         while self.queue or running:
@@ -118,11 +118,11 @@ class _Paged:
         return rows
 
     def needed(self, request: Served) -> int:
-        """Blocks for what a request holds."""
+        """Return the number of blocks for the tokens that a request holds."""
         return -(-request.held // self.size)
 
     def advance(self, running: list[Served]) -> None:
-        """Each running request, in order, holds one token more; the last is put out while no block is free."""
+        """Add a token to each running request, in order. While a needed block is not free, preempt the last request."""
         for request in list(running):
             if request not in running:
                 continue
@@ -144,12 +144,12 @@ class _Paged:
 
 
 def _power(size: int) -> int:
-    """The smallest power of two that is not smaller."""
+    """Return the smallest power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()
 
 
 def _cut(slots: int) -> list[tuple[int, int]]:
-    """Chunks from address 0 upwards, each the largest power of two that still fits: (start, size)."""
+    """Return chunks (start, size) from address 0 upwards, each the largest power of two that still fits."""
     chunks, start = [], 0
     while start < slots:
         size = 1 << ((slots - start).bit_length() - 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.block_pool import Manager
 from reference.operation import Operation, Reply
-from reference.oracle import CannotGoOn, Engine, Refused, function
+from reference.oracle import Engine, Refused, function
 from reference.scheduler import budget, fragmentation
 
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
@@ -17,7 +17,7 @@ _OF_THE_POOL = ("ref", "hash", "index", "ncached")
 
 @dataclass
 class Request:
-    """A request, as the given module has it."""
+    """A request with the attributes that the students' given module has."""
 
     prompt: list[int]
     max_tokens: int
@@ -30,12 +30,12 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and output."""
+        """The tokens of the prompt, then those of the outputs."""
         return [*self.prompt, *self.outputs]
 
 
 class Scheduler(Engine):
-    """The engine."""
+    """The reference engine: a scheduler with its manager and requests."""
 
     def __init__(self) -> None:
         self.kv = Manager()
@@ -45,12 +45,9 @@ class Scheduler(Engine):
         self.requests: dict[str, Request] = {}
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
-        self.spoiled = False  # whether the caller emptied what the last `schedule` returned
-        self.awaits_update = False  # whether `schedule` was called here last; a state that is taken over awaits none
-        self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation; calls on the manager are those of this operation."""
+        """Do one operation, and note its calls on the manager in `calls`."""
         self.calls = []
         return super().apply(operation)
 
@@ -60,7 +57,7 @@ class Scheduler(Engine):
         self, num_blocks: int, block_size: int, caching: bool, max_num_seqs: int, max_num_batched_tokens: int,
         threshold: int, policy: str, reserve_full: bool,
     ) -> None:  # fmt: skip
-        """A new manager, and Scheduler(manager, max_num_seqs, ..., reserve_full) on it."""
+        """Make a new manager, and do the handout's call `Scheduler(manager, max_num_seqs, ..., reserve_full)`."""
         if max_num_seqs < 1 or max_num_batched_tokens < 1 or threshold < 0 or policy not in ("fcfs", "priority"):
             raise Refused("ValueError", "Task 1/constructor")
         self.because("Task 1/constructor")
@@ -70,7 +67,7 @@ class Scheduler(Engine):
         self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)
 
     def add(self, request: str, tokens: tuple[int, ...], max_tokens: int, priority: int, arrival: int) -> None:
-        """add_request(Request(...))."""
+        """Do the handout's call `add_request(Request(...))`."""
         if request in (*self.waiting, *self.running):
             raise Refused("ValueError", "Task 1/same-id")
         if not tokens or max_tokens < 1:
@@ -83,7 +80,7 @@ class Scheduler(Engine):
         self._wait(request, at_front=False)
 
     def _wait(self, request: str, *, at_front: bool) -> None:
-        """Put a request into `waiting`: at the place of its key, under fcfs at the front or at the tail."""
+        """Put a request into `waiting`: by its key under priority, at the front or at the tail under fcfs."""
         if self._policy == "priority":
             key = self._key(request)
             place = sum(self._key(other) < key for other in self.waiting)
@@ -102,12 +99,9 @@ class Scheduler(Engine):
     # Task 2: schedule
 
     def schedule(self) -> list[Any]:
-        """One step: the running requests first, then waiting ones."""
-        if self.awaits_update:
-            raise CannotGoOn("update is called once after each schedule")
-        self.awaits_update = True
+        """Do the handout's call `schedule()`: serve running requests first, then admit waiting ones."""
         self.because("Task 2/schedule")
-        self.scheduled, self.spoiled = {}, False
+        self.scheduled = {}
         preempted = self._serve_running()
         new, resumed = ([], []) if preempted else self._admit_waiting()
         pairs = [[request, tokens] for request, tokens in self.scheduled.items()]
@@ -115,17 +109,17 @@ class Scheduler(Engine):
 
     @property
     def _budget(self) -> int:
-        """What is left of the tokens of this step."""
+        """The number of tokens that may still be scheduled in this step."""
         most: int = self.settings[4]
         return most - sum(self.scheduled.values())
 
     def _share(self, missing: int) -> int:
-        """How many of its missing tokens a request computes in this step."""
+        """Return how many of a request's `missing` tokens are computed in this step."""
         threshold: int = self.settings[5]
         return min(missing, threshold or missing, self._budget)
 
     def _serve_running(self) -> list[str]:
-        """Phase A. Return the ids of the victims."""
+        """Do phase A: schedule the running requests. Return the ids of the preempted requests."""
         preempted: list[str] = []
         served: list[str] = []
         while self._budget:
@@ -145,7 +139,7 @@ class Scheduler(Engine):
         return preempted
 
     def _preempt(self, victim: str) -> None:
-        """Take back what a request has, and let it wait."""
+        """Free the blocks of a running request, and put it back into `waiting`."""
         known = self.requests[victim]
         self.because("Task 2/preempt")
         if self.scheduled.pop(victim, None) is not None:
@@ -157,7 +151,7 @@ class Scheduler(Engine):
         self._wait(victim, at_front=True)
 
     def _admit_waiting(self) -> tuple[list[str], list[str]]:
-        """Phase B. Return the ids of those that were waiting, and of those that were preempted."""
+        """Do phase B: admit waiting requests. Return the ids of the new ones, and of those preempted before."""
         new: list[str] = []
         resumed: list[str] = []
         while self.waiting and self._budget and len(self.running) < self.settings[3]:
@@ -181,16 +175,15 @@ class Scheduler(Engine):
         return new, resumed
 
     def _has_room(self, tokens: int, hits: list[int]) -> bool:
-        """Whether all tokens of a request fit, hits in the free queue included."""
+        """Return whether blocks for `tokens` tokens are free. Hits in the free queue take room too."""
         needed = max(-(-tokens // self.kv.block_size) - len(hits), 0)
         return needed + sum(self.kv.ref[block] == 0 for block in hits) <= self.kv.num_free
 
     # Task 3: update
 
     def update(self) -> list[str]:
-        """The model has run: each scheduled request gets its tokens, a complete one its sample."""
+        """Count scheduled tokens as computed; a request without missing tokens gets a sample. Return finished ids."""
         self.because("Task 3/update")
-        self.awaits_update, self.spoiled = False, False
         finished = []
         for request in [request for request in self.running if request in self.scheduled]:
             known = self.requests[request]
@@ -208,12 +201,12 @@ class Scheduler(Engine):
 
     @staticmethod
     def _sample(known: Request) -> int:
-        """The token that the model of the tests computes."""
+        """Return the token that the model of the tests samples."""
         tokens = known.tokens
         return (sum(place * token for place, token in enumerate(tokens, 1)) + len(tokens)) % 3
 
     def _leave(self, request: str) -> None:
-        """A request is finished."""
+        """Take a request out of its list, free its blocks, and mark it as finished."""
         if request in self.running:
             self.running.remove(request)
             self._free(request)
@@ -224,7 +217,7 @@ class Scheduler(Engine):
     # Task 4: abort and reset_prefix_cache
 
     def abort(self, request: str) -> bool:
-        """Take a request out, wherever it is."""
+        """Finish a waiting or running request. Raises `Refused` if there is no such request."""
         if request not in (*self.waiting, *self.running):
             raise Refused("false", "Task 4/abort-unknown")
         self.because("Task 4/abort")
@@ -232,18 +225,11 @@ class Scheduler(Engine):
         return True
 
     def reset(self, preempt_running: bool) -> bool:
-        """reset_prefix_cache(preempt_running)."""
-        if self.awaits_update:
-            raise CannotGoOn("reset_prefix_cache is never called between schedule and update")
+        """Do the handout's call `reset_prefix_cache(preempt_running)`."""
         self.because("Task 4/reset")
         for victim in reversed(self.running) if preempt_running else ():
             self._preempt(victim)
         return self.kv.reset_prefix_cache()
-
-    def spoil(self) -> None:
-        """The caller empties what it was given."""
-        self.because("Constraint 7/results")
-        self.spoiled = bool(self.scheduled)
 
     # Tasks 5 and 6: functions
 
@@ -255,21 +241,21 @@ class Scheduler(Engine):
     max_concurrency = function("Task 5/max_concurrency", budget.max_concurrency)
 
     def simulate(self, policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[Any, ...]) -> list[Any]:
-        """See `fragmentation`."""
+        """Return the result of `fragmentation.simulate`."""
         self.because("Task 6/paged" if policy == "paged" else "Task 6/buddy")
         return fragmentation.simulate(policy, slots, max_len, block_size, lengths)
 
     # The manager that is given
 
     def _tell_pool(self, request: str) -> None:
-        """The pool knows a request's tokens and how many are computed, because it is given the request itself."""
+        """Update the pool's copy of a request. A student's pool needs no update: it is given the request itself."""
         known, there = self.requests[request], self.kv.requests[request]
         there.num_computed_tokens = known.computed
         if there.num_tokens < len(known.tokens):
             self.kv.append_tokens(request, tuple(known.tokens[there.num_tokens :]))
 
     def _allocate(self, request: str, tokens: int, hits: list[int]) -> bool:
-        """Call allocate_slots, and tell whether it made room."""
+        """Do the manager's call `allocate_slots`, and return whether there was room."""
         self._tell_pool(request)
         try:
             self.kv.allocate_slots(request, tokens, hits)
@@ -280,13 +266,13 @@ class Scheduler(Engine):
         return True
 
     def _free(self, request: str) -> None:
-        """Call free."""
+        """Do the manager's call `free`; note it in `calls` if the request has blocks."""
         if self.kv.tables.get(request):
             self.calls.append(["free", request])
         self.kv.free_blocks_of(request)
 
     def state(self) -> dict[str, Any]:
-        """What a scheduler, its requests and its manager show, and what the caller knows."""
+        """Return what the scheduler, its requests and its manager show, and what the caller knows."""
         pool = self.kv.state()
         return {
             "running": list(self.running),
@@ -298,10 +284,8 @@ class Scheduler(Engine):
             "calls": [list(call) for call in self.calls],
             "tables": pool["tables"],
             "free": pool["free"],
-            "intact": self.intact,
             "settings": list(self.settings),
             "scheduled": dict(self.scheduled),
-            "spoiled": self.spoiled,
             "given": {
                 name: [list(known.prompt), known.max_tokens, known.priority, known.arrival]
                 for name, known in self.requests.items()
@@ -311,9 +295,7 @@ class Scheduler(Engine):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
-        self.awaits_update = False
-        self.settings, self.intact = list(state["settings"]), state["intact"]
-        self.spoiled = state["spoiled"]
+        self.settings = list(state["settings"])
         self.running, self.waiting = list(state["running"]), list(state["waiting"])
         self.scheduled, self.calls = dict(state["scheduled"]), [list(call) for call in state["calls"]]
         self.requests = {}
@@ -327,6 +309,5 @@ class Scheduler(Engine):
             self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)
             for name, known in self.requests.items():
                 self.kv.new(name, tuple(known.tokens))
-            free = state["free"]
-            queue = {"free": free, "back": free[::-1], "num_free": len(free), "tables": state["tables"]}
+            queue = {"free": state["free"], "num_free": len(state["free"]), "tables": state["tables"]}
             self.kv.restore({**self.kv.state(), **state["pool"], **queue})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reference.block_pool import Manager
+from reference.hybrid import Hybrid
 from reference.operation import Operation, Reply
 from reference.oracle import Engine, Plain, Refused
+from reference.scheduler import Scheduler
 
 
 class Counter(Engine):
@@ -58,3 +61,11 @@ def test_an_error_of_the_engine_is_no_refusal() -> None:
     """It is the grader's own fault and must be seen."""
     with pytest.raises(TypeError):
         Counter().apply(Operation(name="up", arguments=()))
+
+
+@pytest.mark.parametrize("engine", [Manager, Scheduler, Hybrid])
+def test_an_engine_holds_nothing_that_only_a_diagnosis_needs(engine: type[Engine]) -> None:
+    """The labs' oracles add these parts."""
+    added = {"back", "loose", "earlier", "args", "ids", "shared", "spoiled", "spoils", "intact"}
+
+    assert not added & engine().state().keys()

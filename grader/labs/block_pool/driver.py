@@ -1,8 +1,8 @@
 """How the calls of the block pool assignment are made, and what is read of a submission after each.
 
-All objects are named by identity: a block is its place among the blocks of the start, whatever its `block_id` says.
-Hash values never leave a submission's process: each is named by what it was made of when it first was in some request,
-so equal values have one name.
+All objects are recognised by identity: a block is named by its index in the first list of blocks, not by `block_id`.
+Hash values never leave a submission's process: each is named by the contents of the first block that had it, so equal
+values have one name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import block_pool as submission
 
 
 class World:
-    """What the caller has and knows."""
+    """The objects of the test program that calls a submission, and what it remembers."""
 
     def __init__(self) -> None:
         self.queue: Any = None
@@ -36,7 +36,7 @@ class World:
         return result
 
     def begin(self, blocks: Any, queue: Any) -> None:
-        """Remember the blocks of a new queue or pool, and forget the requests of the manager before."""
+        """Remember the blocks of a new queue or pool, and forget the requests of the earlier manager."""
         if self.engines:
             self.engines[-1] = (*self.engines[-1], self.places)
         self.engines.append((queue,))
@@ -48,13 +48,13 @@ class World:
         return [self.places.get(id(block), "?") for block in blocks]
 
     def lend(self, items: Any) -> Any:
-        """Remember a list that goes into a call, to see later whether it is as before."""
+        """Remember a list that goes into a call, to see later whether it was changed."""
         self.lent.append((items, list(items)))
         del self.lent[:-2]
         return items
 
     def advance(self, request: Any, num_new_tokens: int, hits: Any, new: Any) -> None:
-        """Do what the caller does after allocate_slots."""
+        """Do what the caller does after allocate_slots: count the tokens that have slots as computed."""
         if new is not None:
             total = request.num_computed_tokens + len(hits) * self.size + num_new_tokens
             request.num_computed_tokens = min(total, request.num_tokens)
@@ -68,7 +68,7 @@ class World:
         del self.requests[name], self.facts[name]
 
     def name_hashes(self) -> None:
-        """Name the hash values that are new in some request."""
+        """Name the hash values of all requests that have no name yet."""
         for name, request in self.requests.items():
             for number, value in enumerate(request.block_hashes):
                 if value not in self.names:
@@ -82,12 +82,12 @@ class World:
                     self.names[value] = parent + made_of + "'" * same
 
     def hash_of(self, word: str) -> Any:
-        """Return the hash value of a name."""
+        """Return the hash value with this name, or the word itself."""
         self.name_hashes()
         return next((value for value, name in self.names.items() if name == word), word)
 
     def hash_name(self, value: Any) -> str | None:
-        """Return the name of a hash value. Without a manager it is a word of the case."""
+        """Return the name of a hash value. Without a manager a hash is a word of the case."""
         if value is None:
             return None
         if self.manager is None:
@@ -113,13 +113,13 @@ def _ids(world: World, blocks: Any) -> Any:
 
 
 def _hits_and_tokens(world: World, value: Any) -> list[Any]:
-    """Read what get_computed_blocks returned."""
+    """Return the result of get_computed_blocks with ids for blocks."""
     hits, tokens = value
     return [world.ids(hits), tokens]
 
 
 def _hits_and_new(world: World, value: Any) -> list[Any] | None:
-    """Read what was found and what was allocated."""
+    """Return hits and new blocks as ids; None if nothing was allocated."""
     hits, new = value
     return None if new is None else [world.ids(hits), world.ids(new)]
 
@@ -148,14 +148,14 @@ def _walk(queue: Any, places: dict[int, int], *, back: bool = False) -> list[Any
 
 
 def _loose_blocks(world: World) -> list[int]:
-    """Return the blocks outside the queue of which a link is set."""
+    """Return the blocks outside the queue that have a link."""
     linked = [b for b, block in enumerate(world.blocks) if block.prev_free is not None or block.next_free is not None]
     inside = _walk(world.the_queue(), world.places) if linked else ()
     return [b for b in linked if b not in inside]
 
 
 def _index_of(world: World) -> dict[Any, list[Any]]:
-    """Return the places of the blocks that the index has under each hash."""
+    """Return for each hash in the index the ids of its blocks, "?" for a wrong one."""
     read: dict[Any, list[Any]] = {}
     if world.pool is None:
         return read
@@ -166,7 +166,7 @@ def _index_of(world: World) -> dict[Any, list[Any]]:
 
 
 def _ids_of_the_pool(world: World) -> Any:
-    """Return true, or the ids where pool.blocks are not the blocks of the start in the order of their ids."""
+    """Return True if pool.blocks are the first blocks in the order of their ids, else the ids in pool.blocks."""
     if world.pool is None:
         return True
     numbers = [block.block_id for block in world.pool.blocks]
@@ -175,7 +175,7 @@ def _ids_of_the_pool(world: World) -> Any:
 
 
 def _shared_payloads(blocks: list[Any]) -> list[list[int]]:
-    """Return the pairs of blocks that share one list."""
+    """Return the pairs of blocks that share one payload list."""
     payloads = [block.payload for block in blocks]
     if len(set(map(id, payloads))) == len(payloads):
         return []
@@ -184,7 +184,7 @@ def _shared_payloads(blocks: list[Any]) -> list[list[int]]:
 
 
 def _requests_now(world: World) -> dict[str, Any]:
-    """Return of each request its tokens, those computed, and the names of its hashes."""
+    """Return for each request its number of tokens, of computed tokens, and the names of its hashes."""
     world.name_hashes()
     return {
         name: [r.num_tokens, r.num_computed_tokens, [world.hash_name(value) for value in r.block_hashes]]
@@ -388,16 +388,16 @@ def clear_lists(world: World) -> None:
 
 
 def _stand_in(world: World, source: str) -> None:
-    """Put a right queue into the place that the handout names, so that the pool is judged alone."""
+    """Replace the program's queue by a right one, so that only the pool is judged."""
     for block in world.blocks:
         block.prev_free = block.next_free = None
-    names: dict[str, Any] = {"Any": object}
+    names: dict[str, Any] = {}
     exec(source, names)
     world.pool.free_block_queue = names["FreeKVCacheBlockQueue"](world.blocks[1:])
 
 
 def _become(world: World, *lists: list[Any]) -> None:
-    """Put a state into the attributes that the handout names, so that the calls that follow are judged alone."""
+    """Set the program's attributes to a state, so that only the calls that follow are judged."""
     free_ids, counts, words, payloads, indexed, tables, ncached, computed = lists
     used, blocks = world.the_queue(), world.blocks
     for block in blocks:
@@ -424,7 +424,7 @@ def _become(world: World, *lists: list[Any]) -> None:
 
 
 def read(world: World) -> dict[str, Any]:
-    """Return what reads each part of the state: one that cannot be read takes no other with it."""
+    """Return a function for each part of the state that reads it: if one fails, the others still work."""
     return {
         "requests": lambda: _requests_now(world),
         "tables": lambda: {name: world.ids(table) for name, table in world.of_manager("req_to_blocks") if len(table)},

@@ -1,17 +1,22 @@
-"""The lab of the block pool: what its driver reads, by name, and what can never be so."""
+"""The lab of the block pool: what its driver reads, by name, how cases are mended, and its invariants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.rubric import Facet
-from grader.labs.block_pool.mend import STAND_IN, mend
-from grader.labs.python_lab import python_lab
+from grader.core.case import Case, frozen
+from grader.core.rubric import Facet, Rule
+from grader.judge.work import asked_calls
+from grader.labs.python_lab import python_lab, stand_in
+from reference.operation import Argument, Operation
 
+_ORACLE = Path(__file__).with_name("oracle.py")
+_MAKES_A_POOL = {"pool", "mgr"}
 _ALLOCATING = ("admit", "step")
 FACETS = (
     Facet("accepted", path="accepted", calls=_ALLOCATING),
@@ -47,15 +52,39 @@ def lab() -> Lab:
     return python_lab(
         Path(__file__).parent,
         "Block pool: a prefix-caching KV-cache manager",
-        "reference.block_pool:Manager",
+        "grader.labs.block_pool.oracle:BlockPoolOracle",
         FACETS,
         traces="grader.labs.block_pool.traces",
-        circumstances="grader.labs.block_pool.situations:circumstances",
+        circumstances="grader.labs.block_pool.oracle:circumstances",
         invariants=broken,
         smalls="grader.labs.block_pool.small:SMALL",
         mend=mend,
-        stand_ins=[STAND_IN],
     )
+
+
+def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
+    """Give a new pool a right queue, and set the reference's state after each wrong call.
+
+    Cases about the wrong call, and cases about queues, are not mended.
+    """
+    about, source = asked_calls(case, rule), stand_in(_ORACLE, "FakeBlock", "FreeKVCacheBlockQueue")
+    if not about or not source or not wrong.isdisjoint(about & _MAKES_A_POOL):
+        return {}
+    pokes: dict[int, Operation] = {}
+    for number, operation in enumerate(case.trace.operations):
+        if operation.name in _MAKES_A_POOL:
+            pokes[number] = Operation(name="_stand_in", arguments=(source,))
+        elif operation.name in wrong - about:
+            state = json.loads(case.expected.records[number])["state"]
+            pokes[number] = Operation(name="_become", arguments=_arguments(state))
+    return pokes
+
+
+def _arguments(state: dict[str, Any]) -> tuple[Argument, ...]:
+    lists = [state[name] for name in ("free", "ref", "hash", "payload")]
+    pairs = [state[name].items() for name in ("index", "tables", "ncached")]
+    computed = [(name, tokens) for name, (_, tokens, _) in state["requests"].items()]
+    return tuple(frozen(list(value)) for value in (*lists, *pairs, computed))
 
 
 def broken(state: dict[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from grader.labs.small_plain import SmallLines, State
+from grader.labs.plain_lab import SmallLines, State
 from reference.operation import Operation
 
 _MOST_TOKENS = 6
@@ -15,7 +15,7 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 
 def _looks_again(memory: object, state: State, operation: Operation) -> object | None:  # noqa: ARG001 - see `Remember`
-    """Who looked at the queue empties the list that was returned, and looks once more."""
+    """After `get_all_free_blocks` the caller empties the result (`clear_lists`), and makes the call again."""
     wanted = {"looked": "clear_lists", "emptied": "get_all_free_blocks"}.get(str(memory), operation.name)
     if operation.name != wanted:
         return None
@@ -53,7 +53,7 @@ _OF_A_POOL = (
 
 
 def _few_users(memory: object, state: State, operation: Operation) -> object | None:
-    """Nobody touches a block that two use."""
+    """Do not touch a block that has two users already."""
     touched = operation.arguments[0] if operation.name == "touch" else ()
     assert isinstance(touched, tuple)
     return None if any(state["ref"][block] == 2 for block in touched) else memory
@@ -74,7 +74,7 @@ _PAYLOADS = SmallLines(
 
 
 def _few_tokens(memory: object, state: State, operation: Operation) -> object | None:
-    """A new request has a name that no other one has, other calls name one that is there, and none becomes long."""
+    """Do `new` only for a name without a request, other calls only for existing requests, and keep requests short."""
     request = operation.arguments[0] if operation.arguments else None
     if request not in ("a", "b"):
         return memory
@@ -89,7 +89,7 @@ def _few_tokens(memory: object, state: State, operation: Operation) -> object | 
 
 
 def _manager(opening: str, *, most: int) -> SmallLines:
-    """Two requests whose texts begin alike."""
+    """Return an engine with two requests whose texts begin with equal tokens."""
     of_each = ("get_computed_blocks", "free", "preempt", "keys")
     return SmallLines(
         opening=opening,
@@ -117,7 +117,7 @@ _EVICTED = SmallLines(
     most=400,
     remember=_few_tokens,
 )
-"""The hits of a request of which any blocks are lost."""
+"""Shows the hits of a request after any of its blocks was evicted."""
 _ITEMS = ('["p",0,2]', '["p",2,2]', '["p",0,3]', '["p",0,1],["q",2,1]')
 _COMING_BACK = SmallLines(
     opening="mgr 4 2 true 99",

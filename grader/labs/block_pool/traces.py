@@ -1,7 +1,7 @@
-"""Random traces: queues, pools and managers small enough that ids, hashes and blocks meet again and again.
+"""Random traces: queues, pools and managers so small that ids, hashes and blocks occur again and again.
 
-What the handout leaves open occurs in none of them: each operation is chosen from the state that the engine is in.
-Those for searches (`explore`) also have the calls that these leave out, and several pools in one trace.
+No trace contains what the handout leaves open: each operation is chosen from the state that the engine is in. Traces
+for searches (`explore`) also have the calls that the other traces lack, and several pools in one trace.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ Choice = tuple[str, tuple[Argument, ...]]
 
 
 def generate(random: Random, length: int) -> list[Operation]:
-    """Return a trace: of six a queue, two pools, three managers."""
+    """Return a trace: 1 of 6 traces is of a queue, 2 of pools, 3 of managers."""
     kind = random.randrange(6)
-    make = _queue if kind == 0 else _pool if kind < 3 else _ManagerCalls(random).choose
+    return _trace(random, length, _queue if kind == 0 else _pool if kind < 3 else _ManagerCalls(random).choose)
+
+
+def _trace(random: Random, length: int, make: Callable[[Random, Manager], Choice]) -> list[Operation]:
     engine, operations = Manager(), list[Operation]()
     while len(operations) < length:
         name, arguments = make(random, engine)
@@ -34,12 +37,12 @@ def generate(random: Random, length: int) -> list[Operation]:
 
 
 def _some(random: Random, items: list[int], most: int) -> tuple[int, ...]:
-    """A few of the items, in any order."""
+    """Return at most `most` of the items, in any order."""
     return tuple(random.sample(items, min(len(items), random.randint(0, most))))
 
 
 def _one_of(random: Random, **choices: tuple[int, Callable[[], tuple[Argument, ...]]]) -> Choice:
-    """A call, drawn by weights."""
+    """Return a call, drawn by weights."""
     (name,) = random.choices(list(choices), [weight for weight, _ in choices.values()])
     return name, choices[name][1]()
 
@@ -90,13 +93,14 @@ def _pool(random: Random, engine: Manager) -> Choice:
 
 
 class _ManagerCalls:
-    """Makes calls of a manager: requests that begin alike, come back, grow, and are thrown out."""
+    """Makes calls of a manager: requests that begin with equal tokens, return, grow, and are freed."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, items_at_the_end: bool = False) -> None:
+        self.items_at_the_end = items_at_the_end
         self.size = random.randint(1, 4)
         self.alphabet = random.randint(2, 3)
         self.prefixes = [self._tokens(random, self.size * random.randint(0, 5)) for _ in range(2)]
-        self.extras = random.random() < 0.4
+        self.extras = random.random() < 0.4 or items_at_the_end
         self.longest = random.randint(6, _LONGEST) if random.random() < 0.3 else 100
         self.before: list[tuple[int, ...]] = []
 
@@ -104,7 +108,7 @@ class _ManagerCalls:
         return tuple(random.randrange(self.alphabet) for _ in range(count))
 
     def choose(self, random: Random, engine: Manager) -> Choice:
-        """The next call."""
+        """Return the next call."""
         if not engine.num_blocks:
             return "mgr", (random.randint(2, 18), self.size, random.random() < 0.87, self.longest)
         known = list(engine.requests)
@@ -155,11 +159,15 @@ class _ManagerCalls:
         return "new_with", (name, tokens, lora, salt, self._features(random, len(tokens)), random.random() < 0.2)
 
     def _features(self, random: Random, count: int) -> tuple[Argument, ...]:
-        """Items, none of them with an offset of -1 in some block: -1 and -2 have one hash in Python."""
-        features, start = list[tuple[str, int, int]](), 0
-        while start < count and len(features) < 2:
-            offset = start + random.randint(0, 3)
-            most = 1 if offset % self.size == self.size - 1 else 2 * self.size
+        """Return items, none with an offset of -1 in a block, because -1 and -2 have one hash in Python.
+
+        With `items_at_the_end` they begin in the block that `append_tokens` fills.
+        """
+        features = list[tuple[str, int, int]]()
+        start, end, gap = (count // self.size * self.size, count + 2, 1) if self.items_at_the_end else (0, count, 3)
+        while start < end and len(features) < 2:
+            offset = start + random.randint(0, gap)
+            most = 1 if self.items_at_the_end or offset % self.size == self.size - 1 else 2 * self.size
             features.append((random.choice("pq"), offset, random.randint(1, most)))
             start = offset + features[-1][2]
         return tuple(features) if random.random() < 0.6 else ()
@@ -173,14 +181,17 @@ _CHAINS = (((1, 2),), ((1,), (2,)), ((12,),), ((1, 2), (3,)), ((1,), (2, 3)), ((
 
 
 def explore(random: Random, length: int) -> list[Operation]:
-    """Return a trace; a quarter of them begin anew in the middle."""
-    parts = 2 if random.random() < 0.25 else 1
-    operations = [operation for _ in range(parts) for operation in generate(random, max(1, length // parts))]
+    """Return a trace. One of 4 is two traces, one after the other; one of 10 has items beyond the tokens so far."""
+    if random.random() < 0.1:
+        operations = _trace(random, length, _ManagerCalls(random, items_at_the_end=True).choose)
+    else:
+        parts = 2 if random.random() < 0.25 else 1
+        operations = [operation for _ in range(parts) for operation in generate(random, max(1, length // parts))]
     return [varied for operation in operations for varied in _varied(random, operation)]
 
 
 def _varied(random: Random, operation: Operation) -> list[Operation]:
-    """The operation, at times in another form, or with another one behind it."""
+    """Return the operation, sometimes in another form, or followed by another operation."""
     drawn = random.random()
     if operation.name == "free_blocks" and drawn < 0.3:
         return [replace(operation, name="free_iterator")]

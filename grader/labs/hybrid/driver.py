@@ -1,8 +1,8 @@
 """How the calls of the hybrid assignment are made, and what is read of a submission after each.
 
-Pool and requests are the given ones, so queue, counts and index are ours to read; blocks are named by identity.
-Sizes are lists of [type,bytes], because the order of types means something. `match` keeps what it returned: `admit`
-hands it on, and is judged from what the program itself had found.
+The pool and the requests are from the given module, so the driver reads queue, counts and index itself. Blocks are
+recognised by identity. Sizes are lists of [type,bytes], because their order matters. The driver keeps the result of
+`match` and passes it to the next `admit`: so `admit` is judged from what the program itself had found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hybrid as submission
 
 
 class World:
-    """What the caller has and knows."""
+    """The objects of the test program that calls a submission, and what it remembers."""
 
     def __init__(self) -> None:
         self.pool: Any = None
@@ -31,13 +31,13 @@ class World:
         self.spoils = False  # whether they, and what came back, are emptied after each call
 
     def begin(self) -> None:
-        """Begin a call; the one before may have raised."""
+        """Begin a call; the call before it may have raised."""
         self.empty_lent()
         self.lent.clear()
         self.looked = []
 
     def lend(self, value: Any, *, stays: bool = False) -> Any:
-        """Remember what goes into a call, to empty it afterwards, or to see whether it stays as it is."""
+        """Remember an argument of a call, to empty it afterwards, or (`stays`) to see whether it stays the same."""
         self.lent.append((value, _copied(value) if stays else None))
         return value
 
@@ -49,7 +49,7 @@ class World:
             _emptied(value)
 
     def remember(self, request: Any, result: Any) -> None:
-        """Keep what get_computed_blocks returned for admit; what is no such thing counts as nothing found."""
+        """Keep the result of get_computed_blocks for admit; a result of another form counts as nothing found."""
         try:
             hits, tokens = result
             self.looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
@@ -57,25 +57,25 @@ class World:
             self.looked = [request.request_id, [[] for _ in self.settings[1]], 0]
 
     def numbers_of(self, groups: Any) -> list[list[Any]]:
-        """Return the ids of the pool's very blocks."""
+        """Return the ids of blocks in groups; "?" for an object that is not a block of the pool."""
         return [[self.numbers.get(id(block), "?") for block in blocks] for blocks in groups]
 
     def spoil(self, value: Any) -> None:
-        """Do what the caller does to arguments and a reply if lists are spoiled."""
+        """Empty the arguments and the reply of a call, if the case says that the caller spoils them."""
         self.empty_lent()
         if self.spoils:
             _emptied(value)
 
 
 def _copied(value: Any) -> Any:
-    """Lists and tuples as new lists, dicts as new dicts."""
+    """Return a deep copy in which lists and tuples are lists."""
     if isinstance(value, list | tuple | deque):
         return [_copied(item) for item in value]
     return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _emptied(value: Any) -> None:
-    """Empty a list or dict, and those in it."""
+    """Empty a list or dict, and all lists and dicts in it."""
     if isinstance(value, list | tuple | deque | dict):
         for item in value.values() if isinstance(value, dict) else value:
             _emptied(item)
@@ -116,7 +116,7 @@ def _geometry(allocator: Any) -> list[Any]:
 
 
 def _slots(allocator: Any) -> dict[str, Any]:
-    """Of each type; a list in the place of a tuple is none."""
+    """Return the slots of each type. A slot must not be a list: a list is marked as {"list": ...}."""
     return {
         name: {small_id: {"list": slot} if isinstance(slot, list) else slot for small_id, slot in slots.items()}
         for name, slots in allocator.slots.items()
@@ -286,7 +286,7 @@ def waste(world: World, kinds: Kinds, num_tokens: NumTokens, encoder_tokens: Nat
 
 
 def read(world: World) -> dict[str, Any]:
-    """Return what reads each part of the state: one that cannot be read takes no other with it."""
+    """Return a function for each part of the state that reads it: if one fails, the others still work."""
     return {
         "free": lambda: world.numbers_of([world.pool._queue])[0] if world.pool is not None else [],
         "ref": lambda: {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.labs.small_plain import SmallLines, State
+from grader.labs.plain_lab import SmallLines, State
 from reference.operation import Operation, written
 
 _MOST_TOKENS = 8
@@ -13,7 +13,7 @@ _NO_WEIGHTS = tuple((policy, "null") for policy in ("lcm", "max", "gcd", "best")
 
 
 def _one_after_the_other(memory: object, state: State, operation: Operation) -> object | None:
-    """A manager is made once, and a request that holds nothing gets its hits right after they were looked for."""
+    """Make one manager, and do an `admit` only right after a `match` of a request without blocks."""
     name = operation.name
     if (name == "manager") is bool(state["settings"]) or (state["looked"] and name != "admit"):
         return None
@@ -22,7 +22,7 @@ def _one_after_the_other(memory: object, state: State, operation: Operation) -> 
 
 
 def _may(name: str, state: State, request: str) -> bool:
-    """Whether a request is new or there, as a call wants it; it gets more tokens when it has room for all."""
+    """Return whether a call fits a request: `new` a new one, other calls an existing one in a suitable state."""
     known = state["requests"].get(request)
     if known is None or name == "new":
         return known is None and name == "new"
@@ -61,7 +61,7 @@ _EVICTED = SmallLines(
     most=900,
     remember=_one_after_the_other,
 )
-"""The hits of a request of which any blocks are lost."""
+"""Shows the hits of a request after any of its blocks was evicted."""
 _COMING_BACK = SmallLines(
     opening='manager 5 [["full",2,0]] true',
     lines=("new a abbaa 0", "new b bbbb 0", "match a", "admit a 9", "step b 9", "free a", "free b", "preempt a"),
@@ -71,7 +71,7 @@ _COMING_BACK = SmallLines(
 
 
 def _pages(arguments: str, slots: Sequence[str], *, most: int) -> SmallLines:
-    """Two requests that take and give back slots of two types."""
+    """Return an engine in which two requests take and give back slots of two types."""
     return SmallLines(
         opening=f"lcm {arguments}",
         lines=(
@@ -89,7 +89,7 @@ _COUNTS = ((3,), (2, 1), (2, 2), (2, 3), (3, 4), (5, 3, 1), (1, 0, 2), (0, 2, 3)
 
 
 def _layers(counts: Sequence[int]) -> str:
-    """So many layers of each spec, in turn."""
+    """Return layers with these counts of each spec, in turn."""
     specs = [spec for turn in range(max(counts)) for spec, count in zip(_SPECS, counts, strict=False) if turn < count]
     return written(tuple((f"l{number}", spec) for number, spec in enumerate(specs)))
 

@@ -1,6 +1,6 @@
-"""Random traces: small pools and prefixes that meet again, large pages that change their type, and functions.
+"""Random traces: small pools and prefixes that occur again, large pages that change their type, and functions.
 
-What the handout leaves open occurs in none of them: each operation is chosen from the state that the engine is in.
+No trace contains what the handout leaves open: each operation is chosen from the state that the engine is in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Call = tuple[str, tuple[Argument, ...]]
 
 
 def generate(random: Random, length: int) -> list[Operation]:
-    """Return a trace: of ten six of a manager, three of an allocator, one of functions."""
+    """Return a trace: 6 of 10 traces are of a manager, 3 of an allocator, 1 of functions."""
     kind = random.randrange(10)
     if kind == 9:
         return [Operation(name=name, arguments=arguments) for name, arguments in _functions(random)][:length]
@@ -40,7 +40,7 @@ def generate(random: Random, length: int) -> list[Operation]:
 
 
 class _Requests:
-    """Makes calls of a manager: requests that begin alike, come back, grow, and are thrown out."""
+    """Makes calls of a manager: requests that begin with equal tokens, return, grow, and are freed."""
 
     def __init__(self, random: Random, engine: Hybrid, length: int) -> None:
         self.random, self.engine = random, engine
@@ -51,7 +51,7 @@ class _Requests:
         return "".join(self.random.choice("ab") for _ in range(count))
 
     def next(self) -> list[Call]:
-        """The next call, or two that belong together."""
+        """Return the next call, or two that belong together."""
         random, requests = self.random, self.engine.requests
         self.until_second -= 1
         if not self.engine.settings or self.until_second == 0:
@@ -75,7 +75,7 @@ class _Requests:
         return [(self.random.choice(("free", "free", "preempt")), (name,))]
 
     def _go_on(self, name: str) -> list[Call]:
-        """A request gets blocks, or tokens."""
+        """Return calls that give a request blocks, or more tokens."""
         known = self.engine.requests[name]
         left = len(known.tokens) - known.computed
         if not any(self.engine.tables.get(name, ())) and not known.computed and self.random.random() < 0.8:
@@ -87,7 +87,7 @@ class _Requests:
         return self._leave(name)
 
     def _some(self, left: int) -> int:
-        """A number of tokens: all that are left, some of them, or more."""
+        """Return a number of tokens: all that are left, some of them, or more."""
         return self.random.choice((left, left + 2, self.random.randint(1, left), self.random.randint(1, left), 1))
 
     def _manager(self) -> Call:
@@ -102,7 +102,7 @@ class _Requests:
         return "manager", (random.randint(2, 33) + random.choice((0, 0, 12)), groups, caching)
 
     def _wrong(self) -> Call:
-        """A manager that cannot be."""
+        """Return a call of a manager's constructor that must be refused."""
         group, caching = self.random.choice(
             ((("ring", 2, 4), True), (("full", 0, 4), True), (("sliding", 2, 1), False), (("cross", 2, 4), True))
         )
@@ -125,7 +125,7 @@ class _Requests:
 
 
 class _Pages:
-    """Makes calls of an allocator: few pages, slots that come back, times that are equal."""
+    """Makes calls of an allocator: few pages, slots that are used again, equal times."""
 
     def __init__(self, random: Random, engine: Hybrid) -> None:
         self.random, self.engine = random, engine
@@ -133,7 +133,7 @@ class _Pages:
         self.frees = random.random()  # how likely a slot that is given back becomes empty
 
     def next(self) -> list[Call]:
-        """The next call."""
+        """Return the next call, in a list."""
         random, engine = self.random, self.engine
         if not engine.page_bytes:
             return [("lcm", _sizes_and_budget(random))]
@@ -151,7 +151,7 @@ class _Pages:
         return [self._change()]
 
     def _change(self) -> Call:
-        """Something that happens to a slot which is not empty."""
+        """Return a call that changes a slot which is not empty."""
         random = self.random
         slots = [
             (page_type, small_id, slot)
@@ -170,7 +170,7 @@ class _Pages:
         return "release", (page_type, small_id, self.time, random.randint(0, 3))
 
     def _wrong(self, page_type: str) -> Call:
-        """A call on a slot that need not be there, or on a type that is not."""
+        """Return a call on a slot that may not exist, or on an unknown type."""
         random = self.random
         page_type = random.choice((page_type, page_type, page_type, "w"))
         slots = list(self.engine.slots.get(page_type, ()))
@@ -182,14 +182,14 @@ class _Pages:
 
 
 def _sizes_and_budget(random: Random) -> tuple[tuple[tuple[str, int], ...], int]:
-    """One to three types, and zero to nine large pages."""
+    """Return the sizes of one to three types, and a budget for zero to nine large pages."""
     sizes = tuple((name, random.choice((1, 2, 3, 4, 6))) for name in _TYPES[: random.randint(1, 3)])
     large = lcm(*(size for _, size in sizes))
     return sizes, random.choice((random.randint(0, 9), random.randint(1, 3))) * large + random.randrange(large)
 
 
 def _functions(random: Random) -> list[Call]:
-    """Calls of all functions."""
+    """Return calls of several functions."""
     makers = (_fit, _fit, _fit, _unify, _group, _config, _config, _waste)
     return [make(random) for make in random.sample(makers, _FUNCTIONS)]
 
@@ -206,7 +206,7 @@ def _fit(random: Random) -> Call:
 
 
 def _layers(random: Random, shapes: tuple[tuple[int, int], ...]) -> tuple[tuple[str, tuple[str, int, int, int]], ...]:
-    """Up to 24 layers of one to three specs, mixed; `shapes` are block sizes with the bytes of a token."""
+    """Return up to 24 layers of one to three specs, mixed; `shapes` are block sizes with the bytes of a token."""
     specs = []
     for _ in range(random.randint(1, 3)):
         block_size, token_bytes = random.choice(shapes)
@@ -227,11 +227,8 @@ def _group(random: Random) -> Call:
 
 def _config(random: Random) -> Call:
     available = random.randint(-50, 900)
-    return "config", (_layers(random, random.choice((_POWERS, _ONE_PAGE))), available, _override(random))
-
-
-def _override(random: Random) -> int | None:
-    return random.choice((None, None, None, 0, 7))
+    layers = _layers(random, random.choice((_POWERS, _ONE_PAGE)))
+    return "config", (layers, available, random.choice((None, None, None, 0, 7)))
 
 
 def _waste(random: Random) -> Call:

@@ -1,6 +1,6 @@
-"""From what a case of a program reported to states of plain values: the lab's part between runtime and judge.
+"""Derive the states of a case from what the program reported. The judge compares these states.
 
-Nothing here believes what was reported. A log that no device writes ends the case, with the reason.
+The report is not trusted: a log that the device cannot have written ends the case, with the reason.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from grader.labs.offload import memory
-from grader.labs.offload.device import ModelSizes, RowSpan
-from grader.labs.offload.engine_case import EngineCase
-from grader.labs.offload.lanes import lanes
+from grader.labs.offload.contents import EngineCase, RunnerCase, loads_of
+from grader.labs.offload.device import STORAGE, VALUE_BYTES, ModelSizes, RowSpan
 from grader.labs.offload.replay import CannotJudge, Log, Replay, numbers_of
-from grader.labs.offload.runner_case import RunnerCase, loads_of
-from grader.labs.offload.sentences import Findings, facet_of_race, race
+from grader.labs.offload.sentences import Findings, Wrong, facet_of_race, lanes, race
 from grader.runtime.python.play import Derived, DerivedStep
 from reference.operation import Operation
 
 _GETTERS = {"allocate": "allocate_cpu_only", "blocks": "get_all_cpu_blocks", "prefilled": "get_prefilled_cpu_blocks"}
 _MOST_RACES = 40
-"""Of an operation; more are not put into words."""
+"""The most races of an operation that are reported."""
 _DRIVER = {"offload": 6, "store": 6}
-"""The entries that the driver itself writes for a call: it allocates, fills and frees two buffers."""
+"""The number of log entries of the driver itself for a call: it allocates, fills and frees two buffers."""
 
 Reported = Mapping[str, Any]
 """The state that a program reported after an operation."""
@@ -48,7 +45,7 @@ def derive(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Look for no garbage in cycles: nearly all of tens of thousands of objects are needed until the case ends."""
+    """Turn the garbage collector off: nearly all of tens of thousands of objects are needed until the case ends."""
     were_on = gc.isenabled()
     gc.disable()
     try:
@@ -60,17 +57,17 @@ def _no_collections() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Sequences:
-    """The sequences of a manager: their lengths as the caller counts them, and where the program says that they lie."""
+    """The sequences of a manager: the lengths that the caller counts, and the blocks that the program reports."""
 
     size: int = 0
-    """Of a block."""
+    """The number of tokens in a block."""
     lengths: dict[Any, int] = field(default_factory=dict)
     running: list[Any] = field(default_factory=list)
     before: Reported = field(default_factory=dict)
     """The program's own free list, tables and tracking before the operation."""
 
     def count(self, call: _Call) -> None:
-        """Count the tokens: what an accepted call makes of them."""
+        """Update the lengths after an accepted call."""
         seq, *more = call.arguments or (None,)
         match call.name:
             case "allocate":
@@ -84,13 +81,13 @@ class _Sequences:
                 self.running = [] if call.name == "finish" else self.running
 
     def table(self, state: Reported, seq: Any) -> list[int]:
-        """The program's table of a sequence, as far as it is a list of numbers."""
+        """Return the program's table of a sequence, without entries that are no numbers."""
         tables = state.get("tables")
         table = tables.get(str(seq)) if isinstance(tables, dict) else None
         return [block for block in table if type(block) is int] if isinstance(table, list) else []
 
     def new_table(self, state: Reported, seq: Any) -> list[int]:
-        """The table of a new sequence; where the program's cannot be one, the head of its queue before the call."""
+        """Return the program's table of a new sequence; if it is invalid, the first blocks of the earlier free list."""
         needed = -(-self.lengths[seq] // self.size)
         table, free = self.table(state, seq), self.before.get("free")
         if len(table) == needed and len(set(table)) == needed:
@@ -98,7 +95,7 @@ class _Sequences:
         return [block for block in free if type(block) is int][:needed] if isinstance(free, list) else []
 
     def offloaded(self, seq: Any) -> int:
-        """The program's P of a sequence before the call; the grader's where it has none."""
+        """Return the program's P (offloaded tokens) of a sequence before the call; else all tokens of full blocks."""
         tracking = self.before.get("tracking")
         entry = tracking.get(str(seq)) if isinstance(tracking, dict) else None
         length = self.lengths.get(seq, 0)
@@ -109,7 +106,7 @@ class _Sequences:
 
 @dataclass(slots=True)
 class _Call:
-    """An operation, and what a program did in it."""
+    """An operation, and what the program did in it."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -126,23 +123,23 @@ class _DerivedCase:
     settings: list[int] = field(default_factory=list)
     sequences: _Sequences = field(default_factory=_Sequences)
     replay: Replay | None = None
-    """The device of an engine or a runner."""
+    """The grader's device, if the case has an engine or a runner."""
     engine: EngineCase | None = None
     runner: RunnerCase | None = None
     first_race: list[str] | None = None
-    """The sentences that begin with the first race; None before it, [] once that sentence names the wrong logits."""
+    """The sentences about the first race. None: no race yet; []: the first sentence names the wrong logits already."""
     taken: int = 0
-    """The number of operations."""
+    """The number of operations so far."""
 
     def take(self, operation: Operation, record: Mapping[str, Any]) -> DerivedStep:
-        """Return the state after an operation. Raises `CannotJudge`."""
+        """Return the state after an operation. Raises `CannotJudge` if the report is impossible."""
         self.taken += 1
         raw, reply = record.get("state"), record.get("reply")
         if not isinstance(raw, dict) or not isinstance(reply, dict):
             raise CannotJudge("its report is not a state")
         call = _Call(operation.name, operation.arguments, raw, accepted="raised" not in reply)
         if call.name in ("engine", "runner") or (call.name == "manager" and call.accepted):
-            self._begin(operation)  # also a constructor that raises has a new device
+            self._begin(operation)  # a constructor that raises has a new device too
         if call.accepted:
             self._begin_decode(call)
         if self.replay is not None:
@@ -182,22 +179,22 @@ class _DerivedCase:
             self.runner = RunnerCase(self.replay) if self.kind == "runner" else None
 
     def _begin_decode(self, call: _Call) -> None:
-        """Look at what a decode begins with."""
+        """Record the state in which a decode begins."""
         seq, sequences = call.arguments[:1], self.sequences
         if call.name == "decode" and self.runner is not None and sequences.running == [*seq]:
             table = sequences.table(sequences.before, *seq)
             self.runner.begin_decode(sequences.lengths[seq[0]], table, sequences.offloaded(*seq))
 
     def _storage(self, call: _Call) -> dict[str, Any]:
-        """The storage, after a constructor."""
+        """Return the storage after a constructor, {} after other calls."""
         if self.replay is None or call.name not in ("engine", "runner"):
             return {}
         handles = call.reported.get("handles")
         self.replay.storage = numbers_of(handles, self.replay.device)
-        return memory.storage_of(self.replay, call.log, handles, logits=call.name == "runner")
+        return storage_of(self.replay, call.log, handles, logits=call.name == "runner")
 
     def _check(self, findings: Findings, call: _Call) -> dict[str, Any]:
-        """Find what is wrong in memory, its order and its size. Return what pictures show besides."""
+        """Find what is wrong in the contents, order and size of memory. Return what pictures show in addition."""
         replay = self.replay
         if replay is None:
             if call.reported.get("shared"):
@@ -216,12 +213,12 @@ class _DerivedCase:
         return {"memory": used, "lanes": next((lanes(replay, pair) for _, pair in findings.pairs), {})}
 
     def _logits(self, call: _Call) -> RowSpan | None:
-        """The rows that the host reads after this call."""
+        """Return the rows that the host reads after this call, None if it reads none."""
         computes = call.accepted and call.name in ("prefill", "decode")
         return self.runner.host_span() if self.runner is not None and computes else None
 
     def _check_content(self, findings: Findings, call: _Call) -> None:
-        """Find what the memory holds and should not."""
+        """Find wrong contents of the memory."""
         if self.engine is not None:
             self.engine.follow(call.name, call.arguments)
             if self.engine.compare(findings, call.log):
@@ -234,17 +231,17 @@ class _DerivedCase:
                 self.runner.prefill(findings, call.log, tokens, self.sequences.new_table(call.reported, seq))
 
     def _check_memory(self, replay: Replay, findings: Findings, call: _Call) -> list[int]:
-        """Find too much memory; see `memory.check`."""
+        """Find calls that use too much memory; see `check_memory`."""
         if call.name in ("engine", "runner"):
             return [0, 0]  # `storage` shows what a constructor allocates
         longest = max(self.sequences.lengths.values(), default=1)
         tokens = replay.config.max_seq_len if self.kind == "engine" else longest
         of_driver = call.log.created[:2] if call.name in _DRIVER else []
         is_prefill = call.name == "prefill"
-        return memory.check(findings, replay, call.log, tokens, is_prefill=is_prefill, of_driver=of_driver)
+        return check_memory(findings, replay, call.log, tokens, is_prefill=is_prefill, of_driver=of_driver)
 
     def _note_race(self, findings: Findings, sentences: Mapping[str, list[str]], call: _Call) -> None:
-        """Let the sentence of the first race say in which call logits are wrong first, and under which schedules."""
+        """Complete the sentence of the first race: which call first has wrong logits, and under which schedules."""
         if self.first_race is None:
             self.first_race = next((sentences[part] for part, _ in findings.pairs if part.startswith("race_")), None)
         span = self._logits(call)
@@ -258,7 +255,7 @@ class _DerivedCase:
             self.first_race = []
 
     def _loads(self, call: _Call) -> tuple[list[Any], dict[str, Any]]:
-        """What an operation loaded; see `loads_of`."""
+        """Return what an operation loaded; see `loads_of`."""
         if self.replay is None:
             return [], {}
         config, arguments = self.replay.config, call.arguments
@@ -273,3 +270,55 @@ class _DerivedCase:
         places = [divmod(token, config.block_size) for token in range(min(tokens, len(table) * config.block_size))]
         wanted = {layer: [config.cpu_row(layer, table[block], row) for block, row in places] for layer in layers}
         return loads_of(self.replay, call.log, wanted)
+
+
+_MOST_LAYERS = 2
+
+
+def storage_of(replay: Replay, log: Log, handles: object, *, logits: bool) -> dict[str, Any]:
+    """Return the storage after the constructor: rows, width and place of each buffer, and what else was allocated.
+
+    `handles` has the numbers of the buffers in the program's attributes.
+    """
+    owner = handles.get("compute_stream") if isinstance(handles, dict) else None
+    shown: dict[str, Any] = {}
+    names = (*STORAGE, "logits") if logits else STORAGE
+    for name in names:
+        number = replay.storage.get(name)
+        if number is None:
+            shown[name] = "no buffer of the device"
+            continue
+        buffer = replay.device.buffers[number]
+        place = "pinned" if buffer.stream is None else "compute_stream"
+        if buffer.stream is not None and (type(owner) is not int or buffer.stream != owner):
+            place = "another stream"
+        shown[name] = [buffer.rows, buffer.width, place]
+    own = [replay.storage[name] for name in names if name in replay.storage]
+    others = [replay.device.buffers[number] for number in log.created if number not in own]
+    return {**shown, "others": [[other.rows, other.width] for other in others if not other.is_freed]}
+
+
+def check_memory(
+    findings: Findings, replay: Replay, log: Log, tokens: int, *, is_prefill: bool, of_driver: list[int]
+) -> list[int]:
+    """Find too much memory in a call for a sequence of `tokens` tokens (Constraint 4).
+
+    Return the most bytes that the call had beyond the storage and the driver's buffers, and how many are allowed.
+    """
+    buffers, config = replay.device.buffers, replay.config
+    for buffer in (buffers[number] for number in log.created if not buffers[number].is_freed):
+        kind = "pinned memory" if buffer.stream is None else "device memory"
+        text = f"line {buffer.line} allocated {buffer.values * VALUE_BYTES} bytes of {kind} in this call"
+        text += " that are not freed" if buffer.stream is not None else ", which is never freed"
+        findings.add("memory_left", Wrong(text, (buffer.line,)))
+    if is_prefill and log.most_layers > _MOST_LAYERS:
+        text = f"the keys and values of {log.most_layers} layers are in device memory at a time"
+        findings.add("memory_layers", Wrong(text, (log.layers_line,)))
+    per_row = 8 * config.hidden + 2 * config.q_width + 2 * config.kv_width
+    limit = VALUE_BYTES * (2 * tokens * per_row + 2 * config.vocab)
+    storage = [number for number in replay.storage.values() if buffers[number].stream is not None]
+    used = log.most_bytes - replay.bytes_of([*storage, *of_driver])
+    if used > limit and log.created:  # what an earlier call left behind was reported at that call
+        text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
+        findings.add("memory", Wrong(text, (log.most_line,)))
+    return [used, limit]

@@ -1,6 +1,6 @@
 """How the calls of the offload assignment are made, and what is read of a submission after each.
 
-A submission gets a device that writes a log; what the log means is worked out in `derive`, in the grader's process.
+A submission gets a device that writes a log; `derive` interprets the log in the grader's process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STORAGE = ["k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache", "dec
 
 
 class World:
-    """What the caller has and knows."""
+    """The objects of the test program that calls a submission, and what this test program remembers."""
 
     def __init__(self) -> None:
         self.cfg: Any = None
@@ -27,20 +27,20 @@ class World:
         self.entries_read = self.filled_rows = 0
 
     def begin(self, *sizes: int) -> None:
-        """Make a device; what was before is forgotten."""
+        """Make a new device, and forget everything from before."""
         self.cfg, self.dev = Config(*sizes), Device(Config(*sizes))
         self.manager = self.engine = self.runner = None
         self.entries_read = self.filled_rows = 0
         self.seen.clear()
 
     def see(self, seq: Any) -> Any:
-        """Remember an id."""
+        """Remember the id of a sequence, and return it."""
         if seq not in self.seen:
             self.seen.append(seq)
         return seq
 
     def filled(self, rows: int) -> Any:
-        """Return rows that the tests know, on compute_stream."""
+        """Return a buffer with rows that the grader knows, filled on compute_stream."""
         self.filled_rows += 1
         dev, stream = self.dev, self.engine.compute_stream
         buf = dev.alloc(rows, self.cfg.kv_width, stream)
@@ -52,7 +52,7 @@ class World:
             _guarded(self.dev.free, buf)
 
     def probe(self, ranges: Any) -> None:
-        """Let a kernel read both ranges."""
+        """Make a kernel read two ranges, of keys and of values."""
         try:
             k, v = (self.dev._on_device(part) for part in ranges)
         except (DeviceError, TypeError, ValueError):
@@ -70,7 +70,7 @@ class World:
         return {seq: list(table) for seq, table in pairs}
 
     def tracking(self) -> dict[Any, Any]:
-        """Of each sequence the prefilled blocks, P, and the first row of the decode buffers in use."""
+        """Return for each sequence its prefilled blocks, P, and the first row of the decode buffers in use."""
         known = self.its_manager()
         return {
             seq: [
@@ -83,20 +83,20 @@ class World:
         }
 
     def all_blocks(self) -> Any:
-        """Return all that a manager says of its blocks; None where it cannot be asked."""
+        """Return all that the manager says of its blocks; None if a call of the manager fails."""
         try:
             return self.free_blocks(), self.tables(), self.tracking()
         except Exception:
             return None
 
     def lists_shared(self) -> bool:
-        """Return whether the manager changed with a returned list since this was read last."""
+        """Return whether the manager changed when a returned list was changed, since the last call of this method."""
         shared = len(self.written_through) > 0
         self.written_through.clear()
         return shared
 
     def handles(self) -> dict[str, Any]:
-        """Return which buffers and which stream the engine has, by their numbers on the device."""
+        """Return the device's numbers of the engine's buffers and of the engine's stream."""
         if self.engine is None:
             return {}
         numbers = {name: _place_of(getattr(self.engine, name, None), self.dev._buffers) for name in _STORAGE}
@@ -106,14 +106,14 @@ class World:
         return numbers
 
     def new_entries(self) -> list[Any]:
-        """Return what the device logged since it was read last."""
+        """Return the entries that the device has logged since the last call of this method."""
         entries: list[Any] = self.dev._log[self.entries_read :] if self.dev is not None else []
         self.entries_read += len(entries)
         return entries
 
 
 def _guarded(function: Any, *arguments: Any) -> Any:
-    """Make a call: an error of the device ends the program, it is no refusal."""
+    """Make a call: an error of the device ends the program, and is not taken for a refusal."""
     try:
         return function(*arguments)
     except DeviceError as error:
@@ -121,12 +121,12 @@ def _guarded(function: Any, *arguments: Any) -> Any:
 
 
 def _place_of(item: Any, among: list[Any]) -> Any:
-    """Where this very object is; "?" for a stranger."""
+    """Return the index of this object, compared by identity; "?" if it is not in the list."""
     return None if item is None else next((place for place, other in enumerate(among) if other is item), "?")
 
 
 def _ranges_of(world: World, ranges: Any) -> Any:
-    """Two ranges as [name of the buffer, from, to]."""
+    """Return two ranges as [name of the buffer, from, to]."""
     return [_named(world.engine, part) for part in ranges] if type(ranges) in (list, tuple) else ranges
 
 
@@ -136,9 +136,9 @@ def _named(engine: Any, part: Any) -> list[Any]:
 
 
 def _given_list(world: World, result: Any) -> Any:
-    """A returned list, which then is overwritten: it belongs to the caller.
+    """Return a copy of a returned list, and overwrite the list: it belongs to the caller.
 
-    Where the manager changes with it, that is noted once, and undone for the calls that follow.
+    If the manager changes with the list, note this, and restore the list for the calls that follow.
     """
     items = list(result) if type(result) in (list, tuple) else result
     if type(result) is list:
@@ -292,7 +292,7 @@ def finish(world: World, seq: Seq) -> Annotated[Any, KeyError]:
 
 
 def _stand_in(world: World, source: str) -> None:
-    """Put a right manager into the place that the handout names, so that the runner is judged alone."""
+    """Replace the program's manager by a right one, so that only the runner is judged."""
     names: dict[str, Any] = {"Refused": _refusal}
     exec(source, names)
     world.runner.manager = names["HybridKVCacheManager"](world.cfg.num_cpu_blocks, world.cfg.block_size)
@@ -303,7 +303,7 @@ def _refusal(name: str, *_: Any) -> Exception:
 
 
 def read(world: World) -> dict[str, Any]:
-    """Return what reads each part of the state: one that cannot be read takes no other with it."""
+    """Return a function for each part of the state that reads it: if one fails, the others still work."""
     return {
         "free": world.free_blocks,
         "tables": world.tables,

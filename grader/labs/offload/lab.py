@@ -1,4 +1,4 @@
-"""The lab of the offload: what its driver reads and `derive` makes of it, by name, what can never be so, and charts."""
+"""The lab of the offload: facets (`derive` computes their values from what the driver reads), invariants, charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reference.operation import Operation, Trace
 
 _MANAGER = Path(__file__).parents[3] / "reference" / "offload" / "block_manager.py"
 _OF_MANAGERS = {"table", "queue", "tracking", "lists", "error", "failing"}
-"""The facets that a manager decides."""
+"""The facets that depend on the manager."""
 
 FACETS = (
     Facet("error", path="accepted"),
@@ -67,16 +67,16 @@ def lab() -> Lab:
 
 
 def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
-    """A new runner gets the reference's manager, where the rule does not look at managers and the reference is here."""
+    """Give a new runner the reference's manager, if the rule does not judge managers and the reference exists here."""
     if rule.facets & _OF_MANAGERS or "runner" in wrong:
         return {}
     runners = [number for number, operation in enumerate(case.trace.operations) if operation.name == "runner"]
-    source = stand_in(_MANAGER) if runners else ""
+    source = stand_in(_MANAGER, "HybridKVCacheManager") if runners else ""
     return {number: Operation(name="_stand_in", arguments=(source,)) for number in runners if source}
 
 
 def broken(state: dict[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each thing that cannot be."""
+    """Yield a sentence for each broken invariant of the handout."""
     if state["kind"] not in ("manager", "runner"):
         return
     blocks, size = state["settings"][-2 if state["kind"] == "manager" else 1], state["settings"][_SIZE[state["kind"]]]
@@ -95,7 +95,7 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
 
 
 _SIZE = {"manager": 1, "runner": 2}
-"""Where the block size is in the settings."""
+"""The place of the block size in the settings."""
 
 
 def _of_tracking(seq: str, length: int, entry: list[Any], first: list[Any], *, size: int) -> Iterator[str]:
@@ -124,7 +124,7 @@ _Record = Mapping[str, Any]
 
 
 def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator[Chart]:
-    """Yield both charts of a program's run; of the reference's there is nothing to show."""
+    """Yield a chart of streams and a chart of memory use, if they show what is wrong. The reference has no charts."""
     notes = [record.get("notes", {}) for record in records]
     if 0 < operation <= len(notes) and notes[operation - 1].get("lanes"):
         yield _lanes(notes[operation - 1]["lanes"], operation)
@@ -150,7 +150,7 @@ def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator
 
 
 def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
-    """Draw calls as columns, each in the row of its stream; columns are called by the submission's lines."""
+    """Draw calls as columns, each in the row of its stream. The headings are lines of the submission."""
     calls = lanes["calls"]
     host = len(lanes["streams"])
     rows = [stream if stream >= 0 else host for stream, _, _ in calls]
@@ -158,7 +158,7 @@ def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
     marks = [places[number] for number in lanes["pair"]]
     cells = [sign for _, sign, _ in calls]
     columns = [str(line) if line else "–" for _, _, line in calls]
-    if len(marks) == 1:  # the other is the host, which reads when the call returns
+    if len(marks) == 1:  # the second is the host, which reads when the call returns
         rows, cells, columns = [*rows, host], [*cells, "H"], [*columns, "end"]
         marks.append(ChartCell(len(rows) - 1, host))
     used = sorted({*rows})

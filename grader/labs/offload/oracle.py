@@ -1,8 +1,7 @@
 """The operations of case files, played on the block manager, the engine and the runner of Parts 1 to 3.
 
-What a right program leaves is plain: blocks, tables and offloaded lengths, and which rows each step loads. Of all that
-lies in memory a state only says what disagrees with what the program itself computed; of a right program that is
-nothing, so the lists below are empty.
+A state has blocks, tables and offloaded lengths, and which rows each step loads. Of the contents of memory a state only
+lists what is wrong. A right program has nothing wrong, so these lists are empty here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LEFT_OPEN = "the handout says nothing about"
 
 @dataclass(eq=False)
 class Buf:
-    """A table of numbers."""
+    """A buffer of the device, without its content."""
 
     rows: int
     width: int
@@ -31,21 +30,21 @@ class Buf:
 
 
 class Copies:
-    """A device that notes what is copied between ranges; its streams and events are nothing."""
+    """A device that records copies between ranges. Its other calls do nothing."""
 
     def __init__(self) -> None:
         self.copies: list[tuple[Range, Range]] = []
 
     def alloc(self, rows: int, width: int, _: object) -> Buf:
-        """Device memory."""
+        """Return device memory."""
         return Buf(rows, width, pinned=False)
 
     def alloc_pinned(self, rows: int, width: int) -> Buf:
-        """Memory of the host."""
+        """Return pinned memory of the host."""
         return Buf(rows, width, pinned=True)
 
     def copy(self, dst: Range | Buf, src: Range | Buf, _: object) -> None:
-        """Copy a range."""
+        """Record a copy, if it is between ranges."""
         if isinstance(dst, tuple) and isinstance(src, tuple):
             self.copies.append((dst, src))
 
@@ -54,7 +53,7 @@ class Copies:
 
 
 def _passed(sentence: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method for an operation that calls a method of the manager or of the runner."""
+    """Return an operation that calls a method of the manager or of the runner."""
     of_runner = method.__qualname__.startswith(ModelRunner.__name__)
 
     def operation(offload: Offload, *arguments: Any) -> Any:
@@ -65,7 +64,7 @@ def _passed(sentence: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Offload(Engine):
-    """The reference: a manager alone, an engine alone, or a runner with both."""
+    """The oracle: a manager alone, an engine alone, or a runner with both."""
 
     def __init__(self) -> None:
         self.kind = ""
@@ -76,12 +75,12 @@ class Offload(Engine):
         self.model_runner: ModelRunner | None = None
         self.storage: dict[str, Plain] = {}
         self.read_by: dict[int, set[tuple[int, int]]] = {}
-        """By buffer, layer and block of the rows that a load reads, until the buffer is used."""
+        """For each loaded buffer, until it is used: layer and block of the rows that its load reads."""
         self.loaded: dict[int, int] = {}
-        """By buffer, the number of tokens of its last load."""
+        """For each buffer, the number of tokens of its last load."""
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation; what the device notes are the copies of this operation."""
+        """Do one operation. The device records the copies of this operation."""
         self.device.copies.clear()
         self.storage = {}
         return super().apply(operation)
@@ -89,13 +88,13 @@ class Offload(Engine):
     # Part 1
 
     def manager(self, num_cpu_blocks: int, block_size: int) -> None:
-        """HybridKVCacheManager(num_cpu_blocks, block_size)."""
+        """Do the handout's call `HybridKVCacheManager(num_cpu_blocks, block_size)`."""
         self.because("Part 1/manager")
         self.alone = HybridKVCacheManager(num_cpu_blocks, block_size)
         self.kind, self.settings = "manager", [num_cpu_blocks, block_size]
 
     def another_manager(self, num_cpu_blocks: int, block_size: int, num_tokens: int) -> list[Plain]:
-        """A second manager, and its table and queue after an allocation. The first one is as it was."""
+        """Make a second manager; return its table and queue after an allocation. The first one stays the same."""
         self.because("Part 1/manager")
         other = HybridKVCacheManager(num_cpu_blocks, block_size)
         return [other.allocate_cpu_only("z", num_tokens), list(other.free_cpu_blocks)]
@@ -113,13 +112,13 @@ class Offload(Engine):
     # Part 2
 
     def engine(self, layers: int, blocks: int, block_size: int, buffers: int, max_seq_len: int) -> None:
-        """OffloadEngine(Device(cfg), cfg)."""
+        """Do the handout's call `OffloadEngine(Device(cfg), cfg)`."""
         self.because("Part 2/storage")
         self._begin("engine", [layers, blocks, block_size, buffers, max_seq_len])
         self.storage = self._described()
 
     def offload(self, layer: int, num_tokens: int, ids: tuple[int, ...]) -> None:
-        """offload_layer_kv_to_cpu of rows that the caller frees at once."""
+        """Do the handout's call `offload_layer_kv_to_cpu` with rows that the caller frees at once."""
         self.because("Part 2/offload")
         k, v = (Buf(max(num_tokens, 1), self._engine.cfg.kv_width, pinned=False) for _ in "kv")
         self._engine.offload_layer_kv_to_cpu(layer, k, v, ids, num_tokens)
@@ -127,7 +126,7 @@ class Offload(Engine):
         self._check_not_read({(layer, block) for block in ids[: self._needed(num_tokens)]})
 
     def load(self, buffer: int, layer: int, ids: tuple[int, ...], num_tokens: int) -> None:
-        """load_layer_kv_to_buffer."""
+        """Do the handout's call `load_layer_kv_to_buffer`."""
         self.because("Part 2/load")
         self._check_there(layer=layer, buffer=buffer)
         self._engine.load_layer_kv_to_buffer(buffer, layer, ids, num_tokens)
@@ -138,7 +137,7 @@ class Offload(Engine):
         self.read_by[buffer] = {(layer, block) for block in ids[: self._needed(num_tokens)]}
 
     def use(self, buffer: int, num_tokens: int) -> list[Plain]:
-        """wait_buffer_load, get_buffer_kv, a kernel that reads both, record_buffer_compute_done."""
+        """Do `wait_buffer_load` and `get_buffer_kv`, read both ranges, then do `record_buffer_compute_done`."""
         self.because("Part 2/get-buffer")
         self._check_there(buffer=buffer)
         if num_tokens > self.loaded.get(buffer, num_tokens):
@@ -150,20 +149,20 @@ class Offload(Engine):
         return self._named(ranges)
 
     def store(self, layer: int, pos: int) -> None:
-        """store_decode_kv of rows that the caller frees at once."""
+        """Do the handout's call `store_decode_kv` with rows that the caller frees at once."""
         self.because("Part 2/store")
         k, v = (Buf(1, self._engine.cfg.kv_width, pinned=False) for _ in "kv")
         self._engine.store_decode_kv(layer, pos, k, v)
         self._check_there(layer=layer)
 
     def decode_rows(self, layer: int, start: int, end: int) -> list[Plain]:
-        """get_decode_kv."""
+        """Do the handout's call `get_decode_kv`."""
         self.because("Part 2/get-decode")
         self._check_there(layer=layer)
         return self._named(self._engine.get_decode_kv(layer, start, end))
 
     def flush(self, block: int, start: int) -> None:
-        """offload_decode_buffer."""
+        """Do the handout's call `offload_decode_buffer`."""
         self.because("Part 2/flush")
         self._engine.offload_decode_buffer(block, start)
         self._check_there(blocks=(block,))
@@ -172,13 +171,13 @@ class Offload(Engine):
     # Part 3
 
     def runner(self, layers: int, blocks: int, block_size: int, buffers: int, max_seq_len: int) -> None:
-        """ModelRunner(Device(cfg), cfg)."""
+        """Do the handout's call `ModelRunner(Device(cfg), cfg)`."""
         self.because("Part 3/runner")
         self._begin("runner", [layers, blocks, block_size, buffers, max_seq_len])
         self.storage = self._described()
 
     def another_runner(self, seq: SeqId, tokens: tuple[int, ...]) -> list[Plain]:
-        """A second runner on a device of its own: its table and queue after a prefill, its queue after finish."""
+        """Return the table and queue of a second runner after a prefill, and its queue after finish."""
         self.because("Part 3/prefill")
         other = ModelRunner(Copies(), self.running.cfg)
         other.run_layerwise_offload_prefill(seq, tokens)
@@ -193,7 +192,7 @@ class Offload(Engine):
     # The state
 
     def state(self) -> dict[str, Plain]:
-        """Blocks, tables, offloaded lengths, what the last call loaded; and nothing that is wrong."""
+        """Return blocks, tables, offloaded lengths, what the last call loaded, and empty lists of what is wrong."""
         manager, running = self.managing, self.model_runner.running if self.model_runner is not None else []
         loads, rows = self._loads()
         tracking: dict[str, Plain] = {
@@ -218,7 +217,7 @@ class Offload(Engine):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state: what the program's manager says, and the lengths that the caller counted."""
+        """Take over a state: what the program's manager reported, and the lengths that the caller counted."""
         self.__init__()  # type: ignore[misc]  # forgets what was before
         self.kind = state["kind"]
         if self.kind == "manager":
@@ -240,12 +239,12 @@ class Offload(Engine):
 
     @property
     def managing(self) -> HybridKVCacheManager:
-        """The manager alone, or that of the runner."""
+        """The manager alone, or the manager of the runner."""
         return self.alone if self.model_runner is None else self.model_runner.manager
 
     @property
     def running(self) -> ModelRunner:
-        """The runner."""
+        """The runner. Raises `CannotGoOn` if there is none."""
         if self.model_runner is None:
             raise CannotGoOn("there is no runner")
         return self.model_runner
@@ -257,7 +256,7 @@ class Offload(Engine):
         return self.engine_alone
 
     def _check_there(self, *, layer: int = 0, buffer: int = 0, blocks: tuple[int, ...] = ()) -> None:
-        """Raise `CannotGoOn` for what the storage does not have: the handout says nothing about it."""
+        """Raise `CannotGoOn` for a part that the storage does not have: the handout says nothing about it."""
         config = self._engine.cfg
         named = [("layer", layer, config.num_layers), ("buffer", buffer, config.num_kv_buffers)]
         for word, number, count in [*named, *(("block", block, config.num_cpu_blocks) for block in blocks)]:
@@ -265,11 +264,11 @@ class Offload(Engine):
                 raise CannotGoOn(f"there is no {word} {number}: the {word}s are 0 to {count - 1}")
 
     def _needed(self, num_tokens: int) -> int:
-        """The number of blocks that so many tokens take."""
+        """Return the number of blocks for `num_tokens` tokens."""
         return -(-num_tokens // int(self._engine.cfg.block_size))
 
     def _check_not_read(self, written: set[tuple[int, int]]) -> None:
-        """Raise `CannotGoOn` for what writes rows that a load reads which nobody waited for (Left to you)."""
+        """Raise `CannotGoOn` for a write to rows that an unused load reads (the handout's section Left to you)."""
         for buffer, read in self.read_by.items():
             if written & read:
                 raise CannotGoOn(
@@ -290,12 +289,12 @@ class Offload(Engine):
         return {name: getattr(engine, name) for name in STORAGE}
 
     def _named(self, ranges: tuple[Range, Range]) -> list[Plain]:
-        """Ranges as [name of the buffer, from, to]."""
+        """Return ranges as [name of the buffer, from, to]."""
         names = {id(buf): name for name, buf in self._buffers().items()}
         return [[names[id(buf)], lo, hi] for buf, lo, hi in ranges]
 
     def _described(self) -> dict[str, Plain]:
-        """The storage: rows, width and place of each buffer, and what else was allocated."""
+        """Return rows, width and place of each buffer of the storage, and what else was allocated."""
         shown: dict[str, Plain] = {
             name: [buf.rows, buf.width, "pinned" if buf.pinned else "compute_stream"]
             for name, buf in self._buffers().items()
@@ -305,7 +304,7 @@ class Offload(Engine):
         return {**shown, "others": []}
 
     def _loads(self) -> tuple[list[Plain], dict[str, Plain]]:
-        """Which layer was loaded into which buffer, in order, and how many rows of its keys and values."""
+        """Return which layer was loaded into which buffer, in order, and how many rows of its keys and values."""
         loads: list[Plain] = []
         rows: dict[str, Plain] = {}
         if self.engine_alone is None:
@@ -325,7 +324,7 @@ class Offload(Engine):
 
 
 def circumstances(before: dict[str, Any], operation: Operation, _: Reply, __: dict[str, Any]) -> Iterator[str]:
-    """Yield the words by which known mistakes recognise a decode, beyond what the sentence that decided says."""
+    """Yield words by which known mistakes recognise a decode, beyond the sentence that decided the call."""
     if operation.name == "decode" and before["kind"] == "runner":
         layers, _blocks, size, buffers, _longest = before["settings"]
         seq = operation.arguments[0]

@@ -1,4 +1,4 @@
-"""Follow a log, one operation after the other, on the grader's device: contents, order, and memory in use."""
+"""Replay the log of a program on the grader's device: contents, order, and memory in use."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grader.labs.offload.dense import Array, model_of, pair_lengths
-from grader.labs.offload.device import CPU, DECODE, RING, VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan
+from grader.labs.offload.dense import SCHEDULES, Array, Memory, Schedule, may_hold_garbage, model_of, pair_lengths
+from grader.labs.offload.device import (
+    CPU,
+    DECODE,
+    RING,
+    VALUE_BYTES,
+    LoggedCall,
+    LoggedDevice,
+    ModelSizes,
+    Race,
+    Races,
+    RowSpan,
+    StreamWork,
+)
 from grader.labs.offload.given.offload_device import DeviceError
-from grader.labs.offload.races import Race, Races, StreamWork
-from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule, may_hold_garbage
 
 _MOST_COST = 1 << 22
-"""What all calls of a case may cost: a thousand times what a right program's do."""
+"""The limit of the cost of all calls of a case: a thousand times the cost of a right program's calls."""
 _ENTRY_COST = 200
 _MOST_WHY = 100
 _READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
-"""Work that computes nothing of what it reads."""
+"""Calls and kernels that compute nothing from what they read."""
 _NO_HOLES = np.zeros(1, dtype=bool)
 
 
 class CannotJudge(Exception):
-    """The rest of a case cannot be judged; the message says why, the line is the submission's."""
+    """The rest of a case cannot be judged. The message says why; `line` is a line of the submission."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -34,23 +44,23 @@ class CannotJudge(Exception):
 
 @dataclass(slots=True)
 class Log:
-    """What one operation did."""
+    """What the program did in one operation."""
 
     works: list[StreamWork] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     entries: int = 0
     created: list[int] = field(default_factory=list)
-    """The buffers that were allocated, pinned ones too."""
+    """The buffers that were allocated, including pinned ones."""
     keys: dict[int, list[Array]] = field(default_factory=dict)
     """The results of `k_proj`, by layer, in order of launch."""
     values: dict[int, list[Array]] = field(default_factory=dict)
     garbage: list[tuple[LoggedCall, RowSpan]] = field(default_factory=list)
-    """The kernels that read garbage, each with the first row of it."""
+    """The kernels that read garbage, each with the first row that held garbage."""
     most_bytes: int = 0
-    """The most device memory that was allocated at a time, and the line that allocated last then."""
+    """The most device memory that was allocated at a time. Line `most_line` allocated last at that time."""
     most_line: int = 0
     most_layers: int = 0
-    """The most layers whose keys or values were in allocated memory outside the storage."""
+    """The most layers whose keys or values were outside the storage at a time."""
     layers_line: int = 0
 
     def writes(self, buffer: int | None) -> bool:
@@ -60,32 +70,32 @@ class Log:
 
 @dataclass(slots=True)
 class Replay:
-    """The grader's device in a case."""
+    """The grader's device during a case."""
 
     config: ModelSizes
     device: LoggedDevice = field(init=False)
     memory: Memory = field(init=False)
-    """What it holds under the eager schedule."""
+    """The contents of all buffers under the eager schedule."""
     races: Races = field(default_factory=Races)
     calls: list[LoggedCall] = field(default_factory=list)
     storage: dict[str, int] = field(default_factory=dict)
     """The numbers of the program's buffers by the names of its attributes."""
     cost: int = 0
     _layers: dict[int, int] = field(default_factory=dict)
-    """The layer that wrote each allocated buffer last, outside the storage."""
+    """For each allocated buffer outside the storage, the layer that wrote it last."""
     _schedules: dict[str, Schedule] = field(init=False)
     _scheduled: int = 0
     """The number of calls that the schedules have taken."""
 
     def __post_init__(self) -> None:
-        """Begin with nothing."""
+        """Begin with an empty device."""
         self.device = LoggedDevice(self.config)
         model = model_of(self.config)
         self.memory = Memory(model)
         self._schedules = {name: schedule(Memory(model)) for name, schedule in SCHEDULES.items()}
 
     def take(self, entries: object) -> Log:
-        """Follow the part of a log that an operation wrote. Raises `CannotJudge` where the device never writes that."""
+        """Replay the entries that an operation wrote. Raises `CannotJudge` if the device cannot have written them."""
         log = Log(most_bytes=self.device.device_bytes)
         if not isinstance(entries, list):
             raise CannotJudge("its log cannot be read")
@@ -101,20 +111,20 @@ class Replay:
         return log
 
     def rows(self, name: str, lo: int, hi: int) -> Array | None:
-        """Rows of a buffer of the storage; None where the program has no such."""
+        """Return rows of a buffer of the storage; None if the program does not have these rows."""
         number = self.storage.get(name)
         if number is None or self.device.buffers[number].is_freed or hi > self.device.buffers[number].rows or lo < 0:
             return None
         return self.memory.rows(RowSpan(number, lo, hi))
 
     def name_of(self, number: int) -> str:
-        """The attribute that a buffer is, "" for workspace."""
+        """Return the attribute that holds a buffer, "" for workspace."""
         return next((name for name, other in self.storage.items() if other == number), "")
 
     def wrong_under(self, span: RowSpan) -> list[str]:
-        """The schedules under which rows of pinned memory now hold something else than under the eager one.
+        """Return the schedules under which rows of pinned memory differ from the same rows under the eager schedule.
 
-        Each runs the calls that it has not taken yet. Without a race no schedule can compute anything else.
+        Each schedule runs the calls that it has not run yet. Without a race all schedules compute the same.
         """
         for call in self.calls[self._scheduled :]:
             for running in self._schedules.values():
@@ -127,7 +137,7 @@ class Replay:
         return [name for name, rows in held.items() if not _equal(rows, held["eager"])]
 
     def _pay(self, call: LoggedCall) -> None:
-        """Raise `CannotJudge` when a case costs more than a program can need."""
+        """Raise `CannotJudge` if a case costs more than a program can need."""
         self.cost += _ENTRY_COST
         for span in call.reads:
             self.cost += span.hi - span.lo
@@ -159,7 +169,7 @@ class Replay:
         self._account(call, log)
 
     def _garbage(self, call: LoggedCall) -> RowSpan | None:
-        """The first row with garbage that a kernel is about to read; None if there is none."""
+        """Return the first row with garbage that a kernel is about to read; None if there is none."""
         for span in call.reads:
             rows = self.memory.rows(span)
             holes = np.isnan(rows).any(axis=-1) if may_hold_garbage(rows) else _NO_HOLES
@@ -182,12 +192,12 @@ class Replay:
                 log.most_layers, log.layers_line = layers, call.line
 
     def bytes_of(self, buffers: list[int]) -> int:
-        """The size of some buffers."""
+        """Return the bytes of these buffers."""
         return VALUE_BYTES * sum(self.device.buffers[number].values for number in buffers)
 
 
 def numbers_of(storage: Any, device: LoggedDevice) -> dict[str, int]:
-    """The numbers in what was read of a program's attributes; what is no buffer of the device is left out."""
+    """Return the numbers of the buffers in a program's attributes, without values that are no buffer's number."""
     pairs = storage.items() if isinstance(storage, dict) else ()
     return {
         name: number
@@ -208,39 +218,39 @@ _Places = NDArray[np.int64]
 
 
 def agreeing(rows: Array, others: Array) -> NDArray[np.bool_]:
-    """For each row whether all its values agree, within 1e-9 of their size; garbage agrees with nothing."""
+    """Return for each row whether all values agree within 1e-9 of their size. Garbage agrees with nothing."""
     close = np.abs(rows - others) <= _TOLERANCE * np.maximum(1.0, np.abs(others))
     return np.asarray(close.all(axis=-1))
 
 
 def same_keys(rows: Array, others: Array, head_dim: int) -> NDArray[np.bool_]:
-    """For each row whether it is the other one, rotated for whatever position."""
+    """Return for each row of keys whether some rotation turns it into the other row."""
     return agreeing(pair_lengths(rows, head_dim), pair_lengths(others, head_dim))
 
 
 def same(rows: Array, others: Array) -> NDArray[np.bool_]:
-    """For each row whether it is the same number by number, garbage included."""
+    """Return for each row whether all values are equal; garbage equals garbage."""
     equal = (rows == others) | (np.isnan(rows) & np.isnan(others))
     return np.asarray(equal.all(axis=-1))
 
 
 def held(row: Array) -> str:
-    """What lies in a wrong row, in words."""
+    """Return in words what a wrong row contains."""
     return "was not copied there (garbage)" if np.isnan(row).all() else "is not what was computed"
 
 
 def cpu_rows(replay: Replay, of: Cache, table: Sequence[int], tokens: range) -> Array:
-    """The rows of some tokens of a sequence in the CPU cache: a copy; garbage for a token without a place."""
+    """Return a copy of the rows of some tokens in the CPU cache; garbage for a token that has no block."""
     return _rows(replay, CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, tokens))
 
 
 def decode_rows(replay: Replay, of: Cache, rows: range) -> Array:
-    """Some rows of a layer's decode buffer: a copy; garbage without a buffer."""
+    """Return a copy of some rows of a layer's decode buffer; garbage if there is no buffer."""
     return _rows(replay, DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows))
 
 
 def fill_gaps(replay: Replay, of: Cache, *, table: Sequence[int], cached: range, rows: range, right: Array) -> None:
-    """Put the reference's rows where the program's hold garbage: `right` has those of the CPU cache, then of decode."""
+    """Replace garbage by the reference's rows: `right` has the rows of the CPU cache, then of the decode buffer."""
     for name, places, wanted in (
         (CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, cached), right[: len(cached)]),
         (DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows), right[len(cached) :]),
@@ -262,7 +272,7 @@ def _rows(replay: Replay, name: str, places: _Places) -> Array:
 
 
 def contents_of(replay: Replay, name: str) -> Array | None:
-    """All rows of a buffer of the storage; None where the program has none of the right size."""
+    """Return all rows of a buffer of the storage; None if the program has no buffer of the right size."""
     config, number = replay.config, replay.storage.get(name)
     per_layer = config.cpu_rows if name in CPU else config.block_size
     rows = config.num_kv_buffers * config.max_seq_len if name in RING else config.num_layers * per_layer
@@ -271,7 +281,7 @@ def contents_of(replay: Replay, name: str) -> Array | None:
 
 
 def _cpu_places(replay: Replay, layer: int, table: Sequence[int], tokens: range) -> _Places:
-    """The row of each token; -1 where the table has no block for it."""
+    """Return the row of each token; -1 if the table has no block for it."""
     config = replay.config
     places = []
     for token in tokens:

@@ -1,13 +1,13 @@
-"""What is wrong, as sentences with lines, by the parts of the state that list it; races and late loads in words."""
+"""What is wrong in each part of the state: sentences, lines of the submission, and pictures of two calls' streams."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
-from grader.labs.offload.device import CPU, DECODE, PARTS, RING, LoggedCall, RowSpan
-from grader.labs.offload.races import Race, Serial, edge_of
+from grader.labs.offload.device import CPU, DECODE, PARTS, RING, LoggedCall, Race, RowSpan, Serial, edge_of
 from grader.labs.offload.replay import Replay
 
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
@@ -22,19 +22,20 @@ _NOT_JUDGED = {
     "store": (*_WORKSPACE, *_CACHE),
     "flush": _CACHE,
 }
-"""What a runner's call did not do, or an engine's call that did nothing, and the parts that are not judged then: a
-program that does nothing has no race."""
+"""For work of a runner's call, or a call of an engine: the parts of the state not judged if it was not done.
+
+A program that does nothing has no race."""
 _MOST_SENTENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A sentence on what is wrong, and the lines that it speaks of."""
+    """A sentence about what is wrong, and the lines of the submission that the sentence names."""
 
     sentence: str
     lines: tuple[int, ...] = ()
     pair: tuple[LoggedCall, LoggedCall | None] | None = None
-    """The two calls that nothing orders, or that must not be ordered; None for the second: the host."""
+    """The two calls that nothing orders, or that must not be ordered. If the second is None, it is the host."""
 
 
 @dataclass(slots=True)
@@ -42,29 +43,29 @@ class Findings:
     """What is wrong after an operation, in the order in which it was seen."""
 
     wrong: list[tuple[str, Wrong]] = field(default_factory=list)
-    """Each with its part of the state."""
+    """Pairs of a part of the state and what is wrong there."""
     undone: set[str] = field(default_factory=set)
-    """The work that the call did not do at all, by the words of `_NOT_JUDGED`."""
+    """The work that the call did not do at all: keys of `_NOT_JUDGED`."""
 
     def add(self, part: str, wrong: Wrong | str) -> None:
-        """Add what is wrong with a part."""
+        """Add what is wrong in a part of the state."""
         self.wrong.append((part, Wrong(wrong) if isinstance(wrong, str) else wrong))
 
     def has(self, *parts: str) -> bool:
-        """Whether something is wrong with one of these parts."""
+        """Return whether something is wrong in one of these parts."""
         return any(part in parts for part, _ in self.wrong)
 
     def drop(self, *parts: str) -> None:
-        """Forget what is wrong with these parts."""
+        """Remove what is wrong in these parts."""
         self.wrong = [(part, wrong) for part, wrong in self.wrong if part not in parts]
 
     def close(self) -> None:
-        """Say of which parts nothing can be said, because the call did not do its work."""
+        """Mark the parts that cannot be judged because the call did not do its work."""
         for part in (part for word in sorted(self.undone) for part in _NOT_JUDGED.get(word, ())):
             self.add(part, "not judged, because the call did not do its work")
 
     def sentences(self) -> dict[str, list[str]]:
-        """Return the sentences of each part, each once; the first ones of many."""
+        """Return the sentences of each part without repetitions; only the first ones if there are many."""
         shown: dict[str, list[str]] = {part: [] for part in PARTS}
         for part, wrong in self.wrong:
             if wrong.sentence not in shown[part]:
@@ -74,17 +75,17 @@ class Findings:
         return shown
 
     def lines(self) -> dict[str, tuple[int, ...]]:
-        """Return the lines of each part: those of the first finding that has some."""
+        """Return for each part the lines of the first finding that has lines."""
         return {part: wrong.lines for part, wrong in reversed(self.wrong) if any(wrong.lines)}
 
     @property
     def pairs(self) -> list[tuple[str, tuple[LoggedCall, LoggedCall | None]]]:
-        """The parts with two calls that are out of order, and the calls."""
+        """The pairs of calls whose order is wrong, each with its part of the state."""
         return [(part, wrong.pair) for part, wrong in self.wrong if wrong.pair is not None]
 
 
 def facet_of_race(race: Race, replay: Replay) -> str:
-    """The part of the state that a race belongs to, by its buffer and by what comes too early."""
+    """Return the part of the state that a race belongs to: its buffer and its second access decide."""
     name, second = replay.name_of(race.first.span.buffer), race.second
     if name in RING:
         return "race_reload" if second is not None and second.is_write else "race_ring"
@@ -94,7 +95,7 @@ def facet_of_race(race: Race, replay: Replay) -> str:
 
 
 def race(data_race: Race, replay: Replay) -> Wrong:
-    """Two accesses that nothing orders, and the edge that is missing."""
+    """Describe two accesses that nothing orders, and what would order them."""
     first = data_race.first.work.call
     buffer = _buffer(data_race.first.span.buffer, replay)
     if data_race.second is None:
@@ -111,13 +112,13 @@ def race(data_race: Race, replay: Replay) -> Wrong:
 
 
 def garbage(call: LoggedCall, row: RowSpan, replay: Replay) -> Wrong:
-    """A kernel that reads a row which nothing was computed or copied to."""
+    """Describe a kernel that reads a row to which nothing was computed or copied."""
     text = f"{_who(call, replay)} reads {_rows(row.lo, row.hi)} of {_buffer(row.buffer, replay)}, which holds garbage"
     return Wrong(text, (call.line,))
 
 
 def serial(pair: Serial, replay: Replay) -> Wrong:
-    """A load and a kernel that must be able to run at the same time, and what orders them."""
+    """Describe a load and a kernel that must be able to run at the same time, and what orders them."""
     first, second = pair.first.call, pair.second.call
     layers = f" (layer {pair.second_layer})" if second.name == "attention" else ""
     text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
@@ -132,7 +133,7 @@ def serial(pair: Serial, replay: Replay) -> Wrong:
 
 
 def _edge(first: LoggedCall, second: LoggedCall, replay: Replay) -> str:
-    """What would order the two."""
+    """Return in words what would order the two calls."""
     streams = replay.device.streams
     if second.name == "free":
         return f"wait for it before the free, or name the buffer to stream {streams[first.stream]!r} by record_stream"
@@ -142,7 +143,7 @@ def _edge(first: LoggedCall, second: LoggedCall, replay: Replay) -> str:
 
 
 def _early_event(first: LoggedCall, second: LoggedCall, calls: Sequence[LoggedCall]) -> str:
-    """What is wrong with a wait between the two calls for an event of the right stream, "" where there is none."""
+    """Say that a wait has no effect because its event was recorded before `first`; "" if there is no such wait."""
     before = [*takewhile(lambda call: call is not second, calls)]
     between = [*takewhile(lambda call: call is not first, reversed(before))]
     for number, wait in enumerate(between):
@@ -166,13 +167,13 @@ def _buffer(number: int, replay: Replay) -> str:
 
 
 def _who(call: LoggedCall, replay: Replay) -> str:
-    """A call, its stream and its line."""
+    """Return a call in words, with its stream and its line."""
     where = f"stream {replay.device.streams[call.stream]!r}" + (f", line {call.line}" if call.line else "")
     return f"{described(call, replay)} ({where})"
 
 
 def described(call: LoggedCall, replay: Replay) -> str:
-    """What a call does, in the words of the assignment."""
+    """Return what a call does, in the words of the assignment."""
     if call.name == "copy":
         return _copy(call, replay)
     if call.name in ("alloc", "free"):
@@ -192,3 +193,42 @@ def _copy(call: LoggedCall, replay: Replay) -> str:
         kind = "flush" if of in DECODE else "copy"
         return f"{kind} to block {row // config.block_size} of layer {layer} in {to}"
     return f"copy to {to}" if to else f"copy from {of}" if of else "copy"
+
+
+_MOST = 7
+"""The most calls that are shown from the first call of the pair on, and the most up to the second call."""
+_HOST = -1
+_SIGNS = {"alloc": "A", "free": "F", "copy": "C", "record": "R", "wait": "W", "sync": "S"}
+_NOT_SHOWN = ("stream", "event", "alloc_pinned", "record_stream")
+
+
+def lanes(replay: Replay, pair: tuple[LoggedCall, LoggedCall | None]) -> dict[str, Any]:
+    """Return the names of the streams, the calls in order (stream, sign, line), the arrows and the pair by position."""
+    first, second = (next((n for n, call in enumerate(replay.calls) if call is wanted), None) for wanted in pair)
+    if first is None:
+        return {}
+    last = len(replay.calls) - 1 if second is None else second
+    begin, end = min(first, last), max(first, last)
+    window = [*range(max(0, begin - 1), min(end + 2, len(replay.calls)))]
+    window = [number for number in window if replay.calls[number].name not in _NOT_SHOWN]
+    if len(window) > 2 * _MOST:
+        window = [*window[:_MOST], *window[-_MOST:]]
+    places = {number: place for place, number in enumerate(window)}
+    calls = [replay.calls[number] for number in window]
+    return {
+        "streams": list(replay.device.streams),
+        "calls": [
+            [_HOST if call.name == "sync" else call.stream, _SIGNS.get(call.name, "K"), call.line] for call in calls
+        ],
+        "arrows": [arrow for place in range(len(calls)) if (arrow := _arrow(calls, place)) is not None],
+        "pair": [places[number] for number in (first, second) if number in places],
+    }
+
+
+def _arrow(calls: list[LoggedCall], place: int) -> list[int] | None:
+    """Return the arrow from a record to the wait at `place` for its event, if both are shown."""
+    call = calls[place]
+    if call.name not in ("wait", "sync") or call.event < 0:
+        return None
+    records = [at for at in range(place) if calls[at].name == "record" and calls[at].event == call.event]
+    return [records[-1], place] if records else None

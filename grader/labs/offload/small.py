@@ -1,14 +1,14 @@
-"""The small engines of offload: a manager with two sequences, an engine, and runners with buffers of all numbers.
+"""The small engines of offload: a manager with two sequences, an engine, and runners with one to three buffers.
 
-What an engine moved lies in memory, of which the oracle's state says nothing. So a caller remembers which rows were
-written, and the last call: whether a call waits for the one before it is seen behind each of them.
+An engine moves rows in memory, and the oracle's state does not contain memory. So the caller remembers which rows were
+written, and the last call. Each call is tried after each other call, to show whether the later call waits.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from grader.labs.small_plain import SmallLines, State
+from grader.labs.plain_lab import SmallLines, State
 from reference.operation import Operation
 
 _PASSING = frozenset({"loads", "load_rows", "storage"})
@@ -41,18 +41,18 @@ class _EngineRows(NamedTuple):
     """What the caller of an engine remembers."""
 
     begun: int = 0
-    """How many of the first calls were made."""
+    """The number of calls of `_FIRST` that were made."""
     written: frozenset[Row] = frozenset()
-    """In the CPU caches: layer, block, row."""
+    """Written rows of the CPU caches: layer, block, row."""
     stored: frozenset[tuple[int, int]] = frozenset()
-    """In the decode buffers: layer, row."""
+    """Written rows of the decode buffers: layer, row."""
     loaded: frozenset[int] = frozenset()
-    """The buffers that were loaded and not used since."""
+    """The buffers that were loaded and have not been used yet."""
     last: str = ""
 
 
 def _in_order(memory: object, state: State, operation: Operation) -> _EngineRows | None:  # noqa: ARG001 - see `Remember`
-    """Only what was written is loaded, and what was loaded is used before anything else is done."""
+    """Load only written rows, and use a loaded buffer before any other call."""
     rows = memory if isinstance(memory, _EngineRows) else _EngineRows()
     begun, written, stored, loaded, last = rows
     first, second = operation.numbers[:2]
@@ -82,7 +82,7 @@ def _in_order(memory: object, state: State, operation: Operation) -> _EngineRows
 
 
 def _moved(layer: Any, ids: Any, tokens: Any) -> frozenset[Row]:
-    """The rows in the CPU caches of the first tokens of a layer."""
+    """Return the rows in the CPU caches of the first tokens of a layer."""
     return frozenset((layer, ids[token // _SIZE], token % _SIZE) for token in range(tokens))
 
 
@@ -102,7 +102,7 @@ _ENGINE = SmallLines(
 
 
 def _runner(arguments: str, *, seq: str = "a", most: int) -> SmallLines:
-    """Prompts up to the longest, one after the other."""
+    """Return a runner that runs prompts of different lengths, one after the other."""
     return SmallLines(
         opening=f"runner {arguments}",
         lines=(

@@ -1,9 +1,8 @@
 """Random traces: managers with few blocks, engines, and runners with sequences in succession.
 
-What the handout leaves open occurs in none of them: a loaded buffer is used before it is loaded again and before any
-offload or flush, and only rows that were written are loaded. In those for searches (`explore`) second managers and
-runners stand beside the first ones, a sequence has the number 0, a buffer is loaded before anything was computed, and
-a load gets a longer table than it needs.
+The traces avoid what the handout leaves open: a loaded buffer is used before it is loaded again and before any offload
+or flush, and only written rows are loaded. The traces for searches (`explore`) also have second managers and runners,
+the number 0 as a sequence, a load before anything was computed, and loads with longer tables than they need.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _EngineLines:
         self.stored: dict[int, set[int]] = {}  # of each layer the rows of the decode buffers that were written
 
     def next(self) -> list[_Line]:
-        """Some lines."""
+        """Return the next lines."""
         drawn = self.random.random()
         if drawn < 0.25:
             return [self._offload()]
@@ -98,7 +97,7 @@ class _EngineLines:
         return "offload", (layer, tokens, tuple(ids))
 
     def _load(self) -> list[_Line]:
-        """Load rows that were written into a buffer or two, and use each."""
+        """Return lines that load written rows into a buffer or two, and use each buffer."""
         lines: list[_Line] = []
         uses: list[_Line] = []
         for buffer in self.random.sample(range(self.buffers), self.random.randint(1, min(2, self.buffers))):
@@ -126,7 +125,7 @@ class _EngineLines:
         return "flush", (block, start)
 
     def _refused(self) -> _Line:
-        """A call with an argument that is refused."""
+        """Return a call with an argument that must be refused."""
         few = tuple(range(self.blocks))
         return self.random.choice(
             (
@@ -186,7 +185,7 @@ def explore(random: Random, length: int) -> list[Operation]:
 
 
 def _another(random: Random, kind: str) -> tuple[Operation, ...]:
-    """At times a second object, which must not meet the first one."""
+    """Return an operation that makes a second object, which must not affect the first; sometimes nothing."""
     if random.random() >= 0.04:
         return ()
     if kind == "manager":
@@ -198,12 +197,12 @@ def _another(random: Random, kind: str) -> tuple[Operation, ...]:
 
 
 def _with_number_0(operation: Operation) -> Operation:
-    """The same for the sequence 0 in the place of a."""
+    """Return the operation with the sequence 0 instead of "a"."""
     return replace(operation, arguments=tuple(0 if value == "a" else value for value in operation.arguments))
 
 
 def _with_longer_table(random: Random, operation: Operation, engine: Operation) -> Operation:
-    """At times a load whose table has another block behind those that it needs. One that is too short stays so."""
+    """Return the operation, sometimes a load with one block more in its table than needed. Short tables stay short."""
     if operation.name != "load" or random.random() >= 0.2:
         return operation
     arguments: tuple[Any, ...] = operation.arguments

@@ -1,23 +1,25 @@
-"""CS110 Homework 3: wires reference, cases, driver and pictures together."""
+"""CS110 Homework 3: connects reference, cases, driver and pictures; and its small engine."""
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from grader.assignment.lab import Lab
 from grader.core.case import Number, Signature
 from grader.core.judgement import Judgement
 from grader.core.rubric import Facet
 from grader.labs.c_lab import c_lab
-from grader.labs.paged_kv.judging.model import PagedKVModel
-from grader.labs.paged_kv.judging.names import places
+from grader.labs.paged_kv.model import PagedKVModel, record_of
 from grader.labs.paged_kv.picture import NOTATION, describe_poke, picture
-from grader.labs.paged_kv.small import SmallPagedKV
+from grader.labs.paged_kv.states import places
+from grader.runtime.native import values
 from grader.runtime.native.compile.toolchain import gcc_major
-from reference.operation import Operation, Trace
+from reference.operation import Operation, Reply, Trace
 from reference.paged_kv.constants import (
     BLOCK_SIZE,
     CONSTANTS,
@@ -27,7 +29,8 @@ from reference.paged_kv.constants import (
     L2_PT_SIZE,
     MAX_LOGICAL_BLOCKS,
 )
-from reference.paged_kv.pool import Pool
+from reference.paged_kv.oracle import PagedKV
+from reference.paged_kv.pool import GUARD_BYTES, Pool
 from reference.paged_kv.sequence import UNMAPPED
 
 _ROOT = Path(__file__).parents[3]
@@ -47,7 +50,7 @@ FACETS = tuple(
 _MOST_ENGINES = 8
 _MOST_POOL_BYTES = 1 << 20
 _MOST_BYTES_IN_ALL = _MOST_ENGINES * _MOST_POOL_BYTES
-"""The most bytes of all pools of a case together: the reference fills each pool."""
+"""The most bytes of all pools of a case together, because the reference fills each pool."""
 
 _MOST_KV = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK
 _ID = Number("seq_id")
@@ -131,9 +134,9 @@ def lab() -> Lab:
 
 
 def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:
-    """Add the `llm_init` and `llm_destroy` calls that a case leaves out; the settings give the size of the pool.
+    """Add the `llm_init` and `llm_destroy` calls that a case omits. The settings give the size of the pool.
 
-    Yields (key, message) for what does not fit.
+    Yields (key, message) for each problem.
     """
     written = {operation.target for operation in operations if operation.name == "llm_init"}
     size = settings.get("pool_bytes", settings.get("pool_blocks", 0) * BLOCK_SIZE)
@@ -165,7 +168,7 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
 
 
 def _built(model: PagedKVModel) -> Iterator[Operation]:
-    """Yield the pokes that build the state of a model: all engines that are alive, with their pools."""
+    """Yield the pokes that build the state of a model: all existing engines with their pools."""
     seed = model.oracle.seed
     for number, slot in model.oracle.state().items():
         target, engine, pool_bytes = int(number), slot["engine"], slot["pool_bytes"]
@@ -188,12 +191,12 @@ def _built(model: PagedKVModel) -> Iterator[Operation]:
 
 
 def _labels_hold() -> bool:
-    """The labels are those of Debian 12's gcc and Valgrind."""
+    """Return whether the samples' labels hold here: they were made with Debian 12's gcc and Valgrind."""
     return gcc_major() == _LABELS_GCC
 
 
 def _is_odd(trace: Trace) -> bool:
-    """Whether a pool does not begin or end at a block boundary, or addresses fall."""
+    """Return whether a pool does not begin or end at a block boundary, or whether addresses fall."""
     pools = [operation.arguments[0] for operation in trace.operations if operation.name == "llm_init"]
     return any(trace.settings.get(name) for name in ("pool_align", "heap_falls")) or any(
         isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
@@ -208,17 +211,78 @@ def _driver_settings(trace: Trace) -> tuple[int, ...]:
 
 
 def _random_settings(number: int) -> dict[str, int]:
-    """In every other random trace addresses fall: a program that compares them may be right where they rise."""
+    """Make addresses fall in every other random trace: a program that compares them may be right while they rise."""
     return {"heap_falls": 1} if number % 2 else {}
 
 
 def _takes_too_many(judgement: Judgement) -> bool:
-    """Whether fewer blocks are free than there must be."""
+    """Return whether the program has fewer free blocks than it must have."""
     return any(
         difference.field == "free_local_blocks" and "too-low" in difference.tags for difference in judgement.differences
     )
 
 
 def _no_copy_needed(judgement: Judgement) -> bool:
-    """Whether the call is no append that must copy a shared block."""
+    """Return False for an append that must copy a shared block, else True."""
     return "copy-on-write" not in judgement.expected.circumstances
+
+
+_SMALL_BLOCKS = 3
+_IDS = (1, 2)
+_UNKNOWN = 3
+"""An id that no sequence ever has."""
+_LENGTHS = (
+    *(0, 1, KV_PER_BLOCK - 1, KV_PER_BLOCK, KV_PER_BLOCK + 1),
+    *(2 * KV_PER_BLOCK, 2 * KV_PER_BLOCK + 1, _SMALL_BLOCKS * KV_PER_BLOCK, _SMALL_BLOCKS * KV_PER_BLOCK + 1),
+)
+_KV_DATA = 7
+
+_CALLS = (
+    Operation(name="llm_init", arguments=(_SMALL_BLOCKS * BLOCK_SIZE,)),
+    *(Operation(name="create_sequence", arguments=(number, length)) for number in _IDS for length in _LENGTHS),
+    *(Operation(name="fork_sequence", arguments=pair) for pair in ((1, 2), (2, 1), (1, 1), (_UNKNOWN, 1))),
+    *(Operation(name="append_kv", arguments=(number, _KV_DATA)) for number in (*_IDS, _UNKNOWN)),
+    *(Operation(name="free_sequence", arguments=(number,)) for number in (*_IDS, _UNKNOWN)),
+)
+
+_WORD = 4
+_BEFORE = 4 * _WORD
+"""The bytes of a record before its state: an object's head, and a name with its length."""
+_POOL = _SMALL_BLOCKS * BLOCK_SIZE + 2 * GUARD_BYTES + 2 * _WORD
+"""The bytes at the end of a state: the pool and its guards, and the ends of two objects."""
+
+
+class SmallPagedKV:
+    """An engine of three blocks, two ids, lengths around block boundaries; see `grader.core.closure.SmallEngine`."""
+
+    calls: Sequence[Operation] = _CALLS
+    most = sys.maxsize
+
+    def __init__(self) -> None:
+        self._oracle = PagedKV(Trace(operations=_CALLS))
+        self._state = b""
+        """The state after the last call that changed something, as named values."""
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do a call."""
+        return self._oracle.apply(operation)
+
+    def state(self) -> object:
+        """Return the state of the oracle and its named values."""
+        return self._oracle.state(), self._state
+
+    def restore(self, state: Any) -> None:
+        """Take over a result of `state`."""
+        oracle_state, self._state = state
+        self._oracle.restore(oracle_state)
+
+    def record(self, operation: Operation, reply: Reply) -> bytes:
+        """Return the record of a call. A refused call changes nothing but the reply."""
+        if not reply.refused:
+            self._state = values.encode(self._oracle.state())
+        around = values.encode(record_of(operation, reply, {}))
+        return around[:_BEFORE] + self._state + around[_BEFORE + len(values.encode({})) :]
+
+    def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - it is that of the state
+        """Return the state without the content of the pool."""
+        return self._state[:-_POOL]

@@ -1,4 +1,4 @@
-"""How Homework 3 is shown: a state as the parts of a picture, abbreviations in a trace, and what a poke does."""
+"""How Homework 3 is shown: the parts of a picture of a state, abbreviations in a trace, and sentences for pokes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grader.core.picture import PanelShape, StatePart
-from grader.labs.paged_kv.judging.names import UNTOUCHED, pointer_name
+from grader.labs.paged_kv.states import UNTOUCHED, pointer_name
 from reference.operation import Operation
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
@@ -34,7 +34,7 @@ def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
 
 
 def _outside(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
-    """List what was written outside the blocks, one row per place, because the pool's grid shows only its blocks."""
+    """List the words that were written outside the blocks, a row for each: the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
         yield StatePart(title=f"{scope}outside the blocks", shape=PanelShape.VALUES, lines=written)
@@ -55,7 +55,7 @@ def _management(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
 
 
 def _list(engine: Mapping[str, Any]) -> dict[tuple[int, str], tuple[str, ...]]:
-    """Return a row along next, and a row that shows whether prev leads the same way back."""
+    """Return a row for the list along next, and a row that shows whether prev leads the same way back."""
     ids = [f"seq {seq_id}" for seq_id in engine["active_seqs"]]
     end = pointer_name(engine["next"]) if "next" in engine else "head"
     mirrored = not {"next", "prev"} & engine.keys()

@@ -1,6 +1,6 @@
 """How the calls of the scheduler assignment are made, and what is read of a submission after each.
 
-The manager that a submission gets is the given one, which notes its calls. Requests are named by identity.
+The manager that a submission gets is the given one, which notes its calls. Requests are recognised by identity.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log: list[Any] = []  # calls on managers in this operation
 
 
 class RecordedManager(KVCacheManager):  # type: ignore[misc]
-    """The manager, which notes the calls that change something."""
+    """The given manager, which also notes the calls that change something."""
 
     def allocate_slots(self, request: Any, num_new_tokens: Any, new_computed_blocks: Any = None) -> Any:
         blocks = super().allocate_slots(request, num_new_tokens, new_computed_blocks)
@@ -30,13 +30,13 @@ class RecordedManager(KVCacheManager):  # type: ignore[misc]
 
 
 class World:
-    """What the caller has and knows."""
+    """The objects of the test program that calls a submission, and what it remembers."""
 
     def __init__(self) -> None:
         self.begin(None, None, [])
 
     def begin(self, kv: Any, scheduler: Any, settings: list[Any]) -> None:
-        """Forget what was before."""
+        """Begin with a new manager and scheduler, and forget everything else."""
         self.kv, self.scheduler = kv, scheduler
         self.settings = settings  # what both were made with
         self.requests: dict[str, Any] = {}  # by id, the newest of each
@@ -47,17 +47,17 @@ class World:
         self.returned: list[tuple[Any, Any]] = []  # results that came back, each with a copy
 
     def lend(self, items: Any) -> Any:
-        """Remember a list or dict that goes into a call, to see later whether it is as before."""
+        """Remember a list or dict that goes into a call, to see later whether it was changed."""
         self.lent.append((items, _copied(items)))
         return items
 
     def keep(self, result: Any, scheduled: Any) -> None:
-        """Remember a result, to see later whether it is as it was returned."""
+        """Remember a result, to see later whether the program changed it."""
         self.returned.append((result, _copied(result)))
         self.scheduled, self.spoiled = scheduled, False
 
     def names_of(self, queue: Any) -> list[str]:
-        """Return the ids of the requests in a queue, which are our very objects; at most so many as there can be."""
+        """Return the ids of the requests in a queue, "?" for other objects; stop if there are too many."""
         read: list[str] = []
         for request in queue if queue is not None else ():
             if len(read) > 2 * len(self.requests) + 2:
@@ -67,7 +67,7 @@ class World:
 
 
 def _copied(value: Any) -> Any:
-    """A deep copy, without looking twice for the same object."""
+    """Return a deep copy. An object that occurs twice is copied twice."""
     if type(value) is list:
         return [_copied(item) for item in value]
     if type(value) is dict:
@@ -76,7 +76,7 @@ def _copied(value: Any) -> Any:
 
 
 def _sample(request: Any) -> int:
-    """The token that the model of the tests computes."""
+    """Return the token that the model of the tests samples."""
     tokens = request.all_token_ids
     return (sum(place * token for place, token in enumerate(tokens, 1)) + len(tokens)) % 3
 
@@ -101,7 +101,7 @@ def _tables(kv: Any) -> dict[str, list[int]]:
 
 
 def _pool(kv: Any) -> dict[str, Any]:
-    """What the manager holds, as plain values."""
+    """Return the content of the manager, as plain values."""
     if kv is None:
         return {"ref": [], "hash": [], "index": {}, "ncached": {}}
     return {
@@ -246,7 +246,7 @@ def simulate(
 
 
 def read(world: World) -> dict[str, Any]:
-    """Return what reads each part of the state: one that cannot be read takes no other with it."""
+    """Return a function for each part of the state that reads it: if one fails, the others still work."""
     return {
         "running": lambda: world.names_of(world.scheduler and world.scheduler.running),
         "waiting": lambda: world.names_of(world.scheduler and world.scheduler.waiting),

@@ -1,4 +1,4 @@
-"""The lab of the scheduler: what its driver reads, by name, what can never be so, and the charts of a run."""
+"""The lab of the scheduler: what its driver reads, by name, its invariants, and the charts of a run."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def lab() -> Lab:
     return python_lab(
         Path(__file__).parent,
         "A scheduler for a paged KV cache",
-        "reference.scheduler:Scheduler",
+        "grader.labs.scheduler.oracle:SchedulerOracle",
         FACETS,
         traces="grader.labs.scheduler.traces",
-        circumstances="grader.labs.scheduler.situations:circumstances",
+        circumstances="grader.labs.scheduler.oracle:circumstances",
         invariants=broken,
         charts=charts,
         smalls="grader.labs.scheduler.small:SMALL",
@@ -117,7 +117,7 @@ _PAPER = {
     "paged": ("paper, vLLM", (96.3, 0.0, 3.7, 0.0)),
 }
 """Figure 2 of *Efficient Memory Management for Large Language Model Serving with PagedAttention* (SOSP 2023), percent.
-Of vLLM it gives the first share only."""
+For vLLM the figure gives only the first share."""
 
 
 def charts(trace: Trace, records: Sequence[Described], _: int) -> Iterator[Chart]:
@@ -165,7 +165,7 @@ def _schedule(places: Sequence[int], records: Sequence[Described]) -> Chart:
 
 
 def _cell(name: str, record: Described, before: Described) -> str:
-    """What a step did with a request."""
+    """Return the cell for what a step did with a request."""
     returned = reply_of(record)
     plan: Sequence[Any] = returned if isinstance(returned, list) and len(returned) == 5 else ([],) * 5
     preempted = plan[3] if isinstance(plan[3], list) else []
@@ -183,7 +183,7 @@ def _cell(name: str, record: Described, before: Described) -> str:
 
 
 def _computes(tokens: object, before: object, after: object) -> str:
-    """Tell the newest token of a request with output from tokens of its prompt, or computed once more."""
+    """Return the sign of computed tokens: D for the newest token of a request with output, else P and their number."""
     if not isinstance(tokens, int):
         return "?"
     has_output = isinstance(after, list) and len(after) == 4 and isinstance(after[3], list) and len(after[3]) > 0
@@ -192,7 +192,7 @@ def _computes(tokens: object, before: object, after: object) -> str:
 
 
 def _totals(record: Described) -> tuple[float, ...]:
-    """The columns of a simulation's rows, each added up; zeros for rows that are none."""
+    """Return the sums of the columns of a simulation's rows; zeros if a row is not readable."""
     rows = reply_of(record)
     sums = [0, 0, 0, 0]
     for row in as_list(rows):

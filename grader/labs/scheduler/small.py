@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.labs.small_plain import SmallLines, State
+from grader.labs.plain_lab import SmallLines, State
 from reference.operation import Operation, written
 
 _MOST_PREEMPTIONS = 2
 
 
 def _turns(memory: object, state: State, operation: Operation) -> object | None:
-    """`schedule` and `update` alternate, and no cache is reset between them; nobody is preempted for ever.
+    """Alternate `schedule` and `update`, make no `reset` between them, and stop endless preemptions.
 
-    What is remembered is whether an `update` is due.
+    The caller remembers whether an `update` is due.
     """
     if operation.name in ("schedule", "reset") and memory == "due":
         return None
@@ -25,7 +25,7 @@ def _turns(memory: object, state: State, operation: Operation) -> object | None:
 
 
 def _scheduler(arguments: str, lines: Sequence[str], *, most: int) -> SmallLines:
-    """Requests that are added, also anew when they have finished."""
+    """Return an engine in which requests are added, and added again after they have finished."""
     return SmallLines(
         opening=f"scheduler {arguments}",
         lines=(*lines, "schedule", "update"),

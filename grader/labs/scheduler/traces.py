@@ -1,6 +1,6 @@
-"""Random traces: small pools, requests that begin alike, ids that come again, crowded memories.
+"""Random traces: small pools, requests that begin with equal tokens, ids that occur again, simulations in full memory.
 
-What the handout leaves open occurs in none of them. Searches (`explore`) also have traces of the functions of Task 5.
+No trace contains what the handout leaves open. Searches (`explore`) also have traces of the functions of Task 5.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from reference.scheduler.scheduler import Scheduler
 
 _NAMES = "abcdefgh"
 _Call = tuple[str, tuple[Argument, ...]]
+_Range = tuple[int, int]
 _POLICIES = ("max", "pow2", "oracle", "paged")
 
 
 def generate(random: Random, length: int) -> list[Operation]:
-    """Return a trace: schedulers (a third of them made for tokens that come back to the budget), and simulations."""
+    """Return a trace of schedulers and simulations. In 1 of 3 traces, preemptions return tokens to the budget."""
+    return _trace(random, length, _Steps(random, _refunds(random) if random.random() < 1 / 3 else None))
+
+
+def _trace(random: Random, length: int, maker: _Steps) -> list[Operation]:
     engine, operations = Scheduler(), list[Operation]()
-    maker = _Steps(random, refunds=random.random() < 1 / 3)
     crowded = random.randrange(1, length)
     while len(operations) < length:
         name, arguments = _simulation(random, crowded=True) if len(operations) == crowded else maker.next(engine)
@@ -43,36 +47,61 @@ def _simulation(random: Random, *, crowded: bool) -> _Call:
 
 
 def _refunds(random: Random) -> Iterator[_Call]:
-    """Operations without end in which tokens come back: the least important request first, then the most important
-    one, then a long prompt.
+    """Yield endless operations in which a preempted request's tokens return to the budget: first the least important
+    request is added, then the most important one, then one with a long prompt.
     """
     blocks, budget = random.randint(5, 10), random.randint(3, 4)
     yield "scheduler", (blocks, 1, False, random.randint(3, 4), budget, 0, "priority", random.random() < 1 / 3)
     for turn in count():
-        for name, most, outputs, priority, steps in (
-            ("z", 2, (2, 5), 5, (1, 2)),
-            ("a", 2, (2, 5), 0, (0, 0)),
-            ("b", 6, (1, 2), random.randint(1, 2), (4, 8)),
-        ):
-            tokens = tuple(random.randrange(3) for _ in range(random.randint(1, most)))
-            yield "add", (name, tokens, random.randint(*outputs), priority, turn)
-            yield from (("schedule", ()), ("update", ())) * random.randint(*steps)
+        yield from _served(
+            random,
+            turn,
+            ("z", (1, 2), (2, 5), 5, (1, 2)),
+            ("a", (1, 2), (2, 5), 0, (0, 0)),
+            ("b", (1, 6), (1, 2), random.randint(1, 2), (4, 8)),
+        )
+
+
+def _two_victims(random: Random) -> Iterator[_Call]:
+    """Yield endless operations in which the most important request preempts two that this step has scheduled already.
+
+    The tokens of the two return to the step's budget, and a request with a long prompt gets the rest of the budget.
+    """
+    size = random.randint(3, 4)
+    yield "scheduler", (6, size, False, 4, 2 * size + random.randint(3, 4), 2 * size, "priority", False)
+    for turn in count():
+        yield from _served(
+            random,
+            turn,
+            ("y", (1, 1), (3, 5), 5, (0, 0)),
+            ("z", (1, 1), (3, 5), 5, (1, 1)),
+            ("a", (3 * size + 1, 4 * size - 1), (1, 1), 0, (0, 0)),
+            ("b", (2 * size + 1, 3 * size), (1, 2), random.randint(1, 2), (4, 8)),
+        )
+
+
+def _served(random: Random, turn: int, *requests: tuple[str, _Range, _Range, int, _Range]) -> Iterator[_Call]:
+    """Yield `add` for each request (name, length of the prompt, outputs, priority, steps), followed by its steps."""
+    for name, length, outputs, priority, steps in requests:
+        tokens = tuple(random.randrange(3) for _ in range(random.randint(*length)))
+        yield "add", (name, tokens, random.randint(*outputs), priority, turn)
+        yield from (("schedule", ()), ("update", ())) * random.randint(*steps)
 
 
 class _Steps:
     """Makes the operations of schedulers."""
 
-    def __init__(self, random: Random, *, refunds: bool) -> None:
+    def __init__(self, random: Random, made: Iterator[_Call] | None) -> None:
         self.random = random
-        self.refunds = _refunds(random) if refunds else None
+        self.made = made
         self.opened = False
         self.time = 0
 
     def next(self, engine: Scheduler) -> _Call:
-        """The next operation: `schedule` and `update` alternate."""
+        """Return the next operation: `schedule` and `update` alternate."""
         random = self.random
-        if self.refunds is not None:
-            return next(self.refunds)
+        if self.made is not None:
+            return next(self.made)
         if not engine.settings or (not self.opened and random.random() < 0.01):
             return self._scheduler()
         if len(engine.waiting) + len(engine.running) < random.randint(1, 5):
@@ -116,15 +145,17 @@ _MEMORY = (0, 1, 39, 40, 41, 99, 100, 101, 160, 400, 1000, 3 << 53)
 
 
 def explore(random: Random, length: int) -> list[Operation]:
-    """Return a trace; a fifth of them are of the functions, which have no state."""
-    if random.random() < 0.8:
-        operations = generate(random, length)
-        return [spoiled for operation in operations for spoiled in _spoiled(random, operation)]
-    return [_function(random) for _ in range(length)]
+    """Return a trace: 1 of 5 is of functions, which have no state, 1 of 10 preempts two requests in a step."""
+    drawn = random.random()
+    if drawn < 0.2:
+        return [_function(random) for _ in range(length)]
+    maker = _Steps(random, _two_victims(random))
+    operations = _trace(random, length, maker) if drawn < 0.3 else generate(random, length)
+    return [spoiled for operation in operations for spoiled in _spoiled(random, operation)]
 
 
 def _spoiled(random: Random, operation: Operation) -> list[Operation]:
-    """The operation, at times with a caller behind it who empties what it returned."""
+    """Return the operation, sometimes followed by `spoil`: the caller empties the result."""
     if operation.name in ("schedule", "update") and random.random() < 0.05:
         return [operation, Operation(name="spoil")]
     return [operation]

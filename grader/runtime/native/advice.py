@@ -12,11 +12,11 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from grader.core.case import Case
 from grader.core.verdict import Advice, SourceLine, Visibility
-from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.native_played import (
     BlockEvent,
     HeapEvent,
@@ -30,8 +30,7 @@ from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.native.symptoms import lost_natively
 from grader.runtime.native.values import decode
-from grader.runtime.observation import Played
-from grader.runtime.protocol import Advised, Built
+from grader.runtime.protocol import Advised, Built, Comparison, End, Played
 from grader.system.sandbox import Workspace
 
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"
@@ -51,7 +50,7 @@ _UNDEFINED = (
     *("a pointer is not aligned for what it points to", "an object is too small for what is read or written there"),
     *("a builtin function is given a number that it does not allow", "a place that cannot be reached is reached"),
 )
-"""In the order of faults.c's enum undefined."""
+"""Words for undefined behaviour, by the values of `enum undefined` in harness/faults.c."""
 
 _ENDS = {
     "crash": "crashes",
@@ -60,7 +59,7 @@ _ENDS = {
     "stopped": "ends the whole program",
     End.UNREADABLE.value: "leaves structures that nobody can follow",
 }
-"""By the kind of an ending."""
+"""What a call does, by the kind of the ending of its case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +68,8 @@ class _Failure:
 
     comparison: Comparison
     operation: int
-    came: str
-    """The consequence, with {lines} in place of where the allocations were made."""
+    consequence: str
+    """The consequence in words; {lines} stands for the lines that made the allocations."""
     allocated_at: tuple[int, ...]
     stack: tuple[int, ...]
 
@@ -84,14 +83,10 @@ def look_for_advice(
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
-    """Look for all three kinds of advice in this workspace. Raises `GraderError` when the grader's side breaks."""
+    """Look for undefined behaviour, failing allocations, scratch memory. Raises `GraderError` if the grader breaks."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
-    sound = [
-        comparison
-        for comparison in comparisons
-        if comparison.case.visibility is Visibility.PUBLIC and comparison.end is End.REACHED
-    ]
+    sound = [each for each in comparisons if each.case.visibility is Visibility.PUBLIC and each.end is End.REACHED]
     advice: list[Advice] = []
     spent = 0.0
 
@@ -106,9 +101,8 @@ def look_for_advice(
     if built.program is None:
         advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
     else:
-        advice += _undefined(
-            run(native_program(built.program), [comparison.case for comparison in sound]).played, program.source_name
-        )
+        played = run(native_program(built.program), [each.case for each in sound]).played
+        advice += _undefined(played, program.source_name)
     advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
     return Advised(advice=tuple(advice), cpu_seconds=spent)
 
@@ -126,9 +120,7 @@ def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Adv
                 what, line, column = struct.unpack_from("<3I", remark.body)
                 if Path(remark.body[12:].decode(errors="replace")).name == source_name and what < len(_UNDEFINED):
                     first_by_line.setdefault(line, (what, column, played_case, remark))
-    for line, (what, column, played_case, remark) in sorted(first_by_line.items(), key=lambda item: item[0])[
-        :_MOST_UNDEFINED
-    ]:
+    for line, (what, column, played_case, remark) in sorted(first_by_line.items(), key=itemgetter(0))[:_MOST_UNDEFINED]:
         call = played_case.case.trace.operations[remark.operation].name
         yield Advice(
             kind=UNDEFINED_BEHAVIOUR,
@@ -148,10 +140,7 @@ def _probed(
     judge: Callable[[Played], Comparison],
 ) -> Iterator[Advice]:
     """Yield advice on allocations that fail and on scratch memory, from one replay of the graded program."""
-    probes = [
-        *_to_fail(sound, driver),
-        *((comparison, WATCH) for comparison in sound if _frees_and_allocates(comparison)),
-    ]
+    probes = [*_to_fail(sound, driver), *((each, WATCH) for each in sound if _frees_and_allocates(each))]
     if not probes:
         return
     played = run([comparison.case for comparison, _ in probes], [failing for _, failing in probes]).played
@@ -170,13 +159,12 @@ def _probed(
 
 
 def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparison, int]]:
-    """Choose allocations to fail: the first, second, ... of every call, each in the shortest case that has it."""
+    """Choose allocations that are to fail: the first, second, ... of every call, each in the shortest case with it."""
     selected: dict[tuple[int, str], tuple[Comparison, int]] = {}
     for comparison in sorted(sound, key=lambda comparison: len(comparison.case.trace.operations)):
         allocated_before = 0
-        for operation, reply, step in zip(
-            comparison.case.trace.operations, comparison.expected, native_played(comparison).steps, strict=True
-        ):
+        steps = zip(comparison.expected, native_played(comparison).steps, strict=True)
+        for operation, (reply, step) in zip(comparison.case.trace.operations, steps, strict=True):
             if not driver.operations[operation.name].is_poke and not reply.refused:
                 for number in range(min(step.allocations, _MOST_FAILURES)):
                     selected.setdefault((number, operation.name), (comparison, allocated_before + number + 1))
@@ -185,7 +173,7 @@ def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparis
 
 
 def _frees_and_allocates(comparison: Comparison) -> bool:
-    """Whether a call that the handout lets succeed both allocates and frees."""
+    """Return whether a call that the handout lets succeed both allocates and frees."""
     return any(
         step.allocations and step.frees and not reply.refused
         for step, reply in zip(native_played(comparison).steps, comparison.expected, strict=True)
@@ -193,24 +181,25 @@ def _frees_and_allocates(comparison: Comparison) -> bool:
 
 
 def _failures(base: Comparison, comparison: Comparison, driver: Driver) -> Iterator[_Failure]:
-    """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
+    """Yield the consequence of the failing allocation if it is bad; `base` is the case without the failure."""
     failed = next((event for event in native_played(comparison).events if event.event is HeapEvent.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
     fault = native_played(comparison).left or native_played(comparison).fault
-    came = _what_came(base, comparison, at, driver)
-    if came:
+    consequence = _consequence(base, comparison, at, driver)
+    if consequence:
         yield _Failure(
             comparison=comparison,
             operation=at,
-            came=came,
+            consequence=consequence,
             allocated_at=stack_of(failed.allocated_at),
             stack=fault.stack if fault is not None and comparison.ended_at == at else (),
         )
 
 
-def _what_came(base: Comparison, comparison: Comparison, at: int, driver: Driver) -> str:
+def _consequence(base: Comparison, comparison: Comparison, at: int, driver: Driver) -> str:
+    """Return what the failing allocation in operation `at` led to, in words; "" if it did no harm."""
     call = comparison.case.trace.operations[at].name
     if comparison.ended_at <= at:
         ends = _ENDS.get(comparison.ending_kind)
@@ -219,7 +208,7 @@ def _what_came(base: Comparison, comparison: Comparison, at: int, driver: Driver
     after = comparison.played.steps[at].record
     reply = comparison.actual[at]
     if not reply.refused:
-        wrong = any(deviation.operation == at for deviation in comparison.deviations)
+        wrong = at in comparison.wrong
         done = after == base.played.steps[at].record or not wrong
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
     if not driver.operations[call].opens and decode(after)["state"] != decode(before)["state"]:
@@ -234,14 +223,14 @@ def _failure_advice(failures: Sequence[_Failure], lines: Lines) -> Iterator[Advi
     """Yield one advice for each call and consequence."""
     groups: dict[str, list[_Failure]] = {}
     for failure in failures:
-        groups.setdefault(failure.came, []).append(failure)
-    for came, members in groups.items():
+        groups.setdefault(failure.consequence, []).append(failure)
+    for consequence, members in groups.items():
         innermost = [lines.get(failure.allocated_at, ())[:1] for failure in members]
         places = sorted({place[0].line for place in innermost if place})
         first = members[0]
         yield Advice(
             kind=ALLOCATION_FAILURE,
-            message=came.format(lines=_at_lines(places)),
+            message=consequence.format(lines=_at_lines(places)),
             case=first.comparison.case.name,
             operation=first.operation + 1,
             source=lines.get(first.stack, ()) or lines.get(first.allocated_at, ()),

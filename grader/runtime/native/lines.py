@@ -1,7 +1,7 @@
 """Find the line of a fault: the `return` that a call took, or the store that left a wrong value.
 
-The graded program does not report that. So the file is built once more, not optimized, so that it reports each block of
-code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. Where it
+The graded program does not report lines. So the file is built once more, not optimized, and reports each block of
+code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. If it
 leaves another state than the graded program, its report is ignored.
 
 The path (`way`) of a call shows which return it took, from where, and what it had called last. It is a list of the
@@ -15,26 +15,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from grader.core.judgement import STILL_EMPTY, Difference
+from grader.core.judgement import STILL_EMPTY, Difference, Evidence, Judgement, Symptom
 from grader.core.verdict import SourceLine
 from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
 from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
-from grader.runtime.protocol import Built, Named, Place, Unplaced
+from grader.runtime.protocol import Built, Comparison, Origin, Place, Unplaced
 from grader.system.sandbox import Workspace
 
 _NEAR = 3
-"""The most blocks between the end of a function and the return that it decided, and the most lines of one place."""
+"""The most blocks between the end of a function and the return that it decided; the most lines between near places."""
 
 _ENTERED, _LEFT = 1, 2
-"""Markers on a call's path, in the place of an address."""
+"""Markers on a call's path, between addresses."""
 _MOST_CASES = 400
 _MOST_OF_PATH = 512
 """The most addresses of a path; lines.c sends no more."""
 _WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
 _NO_WORD = 0
-"""A word of the record that is not the student's."""
+"""The number of a word of the record to which no student's code stores; a report uses it as a mark (`stores`)."""
 _Store = tuple[int, int]
 """The address of a storing instruction, and the value that it stored."""
 
@@ -43,23 +43,25 @@ _Store = tuple[int, int]
 class _Report:
     """What a build that reports lines reported of one case."""
 
-    fault: Unplaced
+    case: int
+    comparison: Comparison
+    cause: Evidence
     way: tuple[int, ...]
     """The addresses of the last blocks of code that the call ran; between them where it entered and left functions."""
     stores: Mapping[int, int]
-    """By word of the record, the address of the last instruction in the call that stored to it; 0 for memory that the
-    call allocated, and for `_NO_WORD` where not all stores are known."""
+    """By word of the record, the address of the last instruction in the call that stored to it. The address is 0 for
+    memory that the call allocated. `_NO_WORD` is a key if not all stores are known."""
     used: BlockEvent | None
     """The call's first use of freed memory."""
     before: Mapping[str, int]
-    """The numbers of the record's words by their names, before the call; none before the first call of a case."""
+    """The numbers of the record's words by their names, before the call; empty before the first call of a case."""
     after: Mapping[str, int]
     """The same after the call."""
 
     @property
     def differences(self) -> Sequence[Difference]:
         """All differences after the call."""
-        judgement = self.fault.judgement
+        judgement = self.comparison.wrong.get(self.cause.operation)
         return judgement.differences if judgement is not None else ()
 
     @property
@@ -71,30 +73,31 @@ class _Report:
             yield from (self.used.caller, self.used.freed_at)
 
     def word_of(self, difference: Difference) -> int | None:
-        """Return the number of the word that is wrong."""
+        """Return the number of the word at which there is this difference."""
         return self.after.get(difference.place or difference.field)
 
     def value(self, word: int, *, back: int = 0) -> int:
-        """Return the value of this word of the record after the call, or so many steps before."""
-        steps = self.fault.comparison.played.steps
-        (value,) = _INT.unpack_from(steps[self.fault.operation - back].record, word * _INT.size)
+        """Return the value of this word of the record after the call, or `back` steps earlier."""
+        steps = self.comparison.played.steps
+        (value,) = _INT.unpack_from(steps[self.cause.operation - back].record, word * _INT.size)
         return int(value)
 
 
 def find_lines(
     work: Workspace,
+    comparisons: Sequence[Comparison],
     unplaced: Sequence[Unplaced],
     *,
     driver: Driver,
     build: Callable[[Workspace], Built],
     source: bytes,
-) -> tuple[dict[Place, Named], float]:
+) -> tuple[dict[Place, Origin], float]:
     """Return the lines by case and operation, and the CPU seconds used.
 
     Raises `GraderError` when the grader's side breaks. What the program reports raises nothing.
     """
-    faults = _selected_faults(unplaced)
-    if not faults or work.budget.empty:
+    selected = [(case, cause) for case, cause in unplaced if _can_be_played(cause)][:_MOST_CASES]
+    if not selected or work.budget.empty:
         return {}, 0.0
     built = build(work)
     if built.program is None:
@@ -103,63 +106,75 @@ def find_lines(
     replayed = replay(
         work,
         program,
-        [fault.comparison.case for fault in faults],
+        [comparisons[case].case for case, _ in selected],
         driver=driver,
-        failing=[fault.operation for fault in faults],
+        failing=[cause.operation for _, cause in selected],
         lines=True,
     )
-    pairs = zip(faults, replayed.played, strict=True)
-    reports = [report for fault, played in pairs if (report := _report_of(fault, played, driver)) is not None]
+    reports = [
+        report
+        for each, played in zip(selected, replayed.played, strict=True)
+        if (report := _report_of(comparisons, each, played, driver)) is not None
+    ]
     lines = source_lines(work, program, [stack_of(address) for report in reports for address in report.addresses])
     text = source.decode(errors="replace").split("\n")
     right = _right_stores(reports)
-    named = {
-        (report.fault.case, report.fault.operation): _named(report, lines, text, right=right) for report in reports
-    }
-    return named, built.cpu_seconds + replayed.cpu_seconds
+    found = {(report.case, report.cause.operation): _origin(report, lines, text, right=right) for report in reports}
+    return found, built.cpu_seconds + replayed.cpu_seconds
 
 
-def _selected_faults(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
-    """Choose operations to look at, the first ones that can be looked at."""
-    return [fault for fault in unplaced if fault.difference is not None or _ended(fault)][:_MOST_CASES]
+def _can_be_played(cause: Evidence) -> bool:
+    """Return whether to play the call again. A call that hangs would use all its time again, and its line is known."""
+    return isinstance(cause, Difference) or _crashed(cause)
 
 
-def _ended(fault: Unplaced) -> bool:
-    """Whether the call crashed. A call that hangs would use all its time once more, and its line is known."""
-    return fault.kind in ("crash", "crash-wild")
+def _crashed(cause: Evidence) -> bool:
+    return cause.matched_kind in ("crash", "crash-wild")
 
 
-def _same(fault: Unplaced, played: NativePlayed) -> bool:
-    """Whether the call left the same record as in the graded program."""
-    at = fault.operation
-    if _ended(fault):
+def _same(comparison: Comparison, cause: Evidence, played: NativePlayed) -> bool:
+    """Whether the call left the same record here as in the graded program."""
+    at = cause.operation
+    if _crashed(cause):
         return len(played.steps) == at
     if played.lines is None:
         return False
-    steps = fault.comparison.played.steps
+    steps = comparison.played.steps
     return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
-def _report_of(fault: Unplaced, played: NativePlayed, driver: Driver) -> _Report | None:
-    """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
-    if not _same(fault, played):
+def _report_of(
+    comparisons: Sequence[Comparison], unplaced: Unplaced, played: NativePlayed, driver: Driver
+) -> _Report | None:
+    """Return the report; None if the record is not the graded program's, or the harness did not send the report."""
+    case, cause = unplaced
+    comparison = comparisons[case]
+    if not _same(comparison, cause, played):
         return None
-    at, words = fault.operation, 0
+    at, words = cause.operation, 0
     before: Mapping[str, int] = {}
     after = before
-    if not _ended(fault):
+    if not _crashed(cause):
         words = len(played.steps[at].record) // _INT.size
-        before, after = _places(fault, driver, at - 1), _places(fault, driver, at)
+        before, after = _places(comparison, driver, at - 1), _places(comparison, driver, at)
     report = _decoded(played.lines, words) if played.lines is not None else ((), {})
     if report is None:
         return None
     used = (event for event in played.events if event.event is HeapEvent.USED_AFTER_FREE and event.operation == at)
-    return _Report(fault=fault, way=report[0], stores=report[1], used=next(used, None), before=before, after=after)
+    return _Report(
+        case=case,
+        comparison=comparison,
+        cause=cause,
+        way=report[0],
+        stores=report[1],
+        used=next(used, None),
+        before=before,
+        after=after,
+    )
 
 
-def _places(fault: Unplaced, driver: Driver, step: int) -> Mapping[str, int]:
-    """Return the numbers of the record's words by their names, after that step; none before the first."""
-    comparison = fault.comparison
+def _places(comparison: Comparison, driver: Driver, step: int) -> Mapping[str, int]:
+    """Return the numbers of the record's words by their names, after that step; {} before the first."""
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
         return driver.places(comparison.played.steps[step].record, targets) if step >= 0 else {}
@@ -168,9 +183,9 @@ def _places(fault: Unplaced, driver: Driver, step: int) -> Mapping[str, int]:
 
 
 def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[int, int]] | None:
-    """Return path and stores of a LINES frame; None for a body that the harness did not send.
+    """Return path and stores from the body of a LINES frame; None for a body that the harness did not send.
 
-    Student code can send frames of its own: of a longer path, or with stores to words that the record does not have.
+    Student code can send frames too: with a longer path, or with stores to words that the record does not have.
     """
     if not body or len(body) % _WORD.size:
         return None
@@ -183,29 +198,29 @@ def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[i
     return tuple(words[:length]), dict(zip(numbers, addresses, strict=True))
 
 
-def _named(report: _Report, lines: Lines, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
-    difference = report.fault.difference
+def _origin(report: _Report, lines: Lines, text: Sequence[str], *, right: frozenset[_Store]) -> Origin:
+    cause = report.cause
     used = _used(report, lines)
     if used is not None:
         return used
-    if difference is None:
-        wild = report.fault.kind == "crash-wild"  # no function returns such a pointer
-        return Named() if wild else before_crash(report.way, lines, text)
-    if difference.facet == "reply":
-        refused = report.fault.comparison.actual[report.fault.operation].refused
-        return return_taken(report.way, lines, text, refused=refused) if _decides(report.fault) else Named()
-    return _stored(report, difference, lines, right=right)
+    if isinstance(cause, Symptom):
+        wild = cause.matched_kind == "crash-wild"  # no function returns such a pointer
+        return Origin() if wild else before_crash(report.way, lines, text)
+    if cause.facet == "reply":
+        judgement = report.comparison.wrong[cause.operation]
+        refused = judgement.actual.refused
+        return return_taken(report.way, lines, text, refused=refused) if _decides(judgement) else Origin()
+    return _stored(report, cause, lines, right=right)
 
 
-def _decides(fault: Unplaced) -> bool:
-    """Whether the `return` is what goes wrong. It is not where a call did its work although it must refuse."""
-    judgement = fault.judgement
-    if judgement is None or not judgement.expected.refused or judgement.actual.refused:
+def _decides(judgement: Judgement) -> bool:
+    """Return whether the `return` is the fault. It is not if the call did work although it must refuse."""
+    if not judgement.expected.refused or judgement.actual.refused:
         return True
     return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
 
 
-def _used(report: _Report, lines: Lines) -> Named | None:
+def _used(report: _Report, lines: Lines) -> Origin | None:
     """Return where the call used freed memory, or None. Everything else that is wrong follows from such a use."""
     if report.used is None:
         return None
@@ -216,36 +231,37 @@ def _used(report: _Report, lines: Lines) -> Named | None:
     sentence = (
         f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
     )
-    return Named(lines=line, sentence=sentence, explains_all=True)
+    return Origin(lines=line, sentence=sentence, explains_all=True)
 
 
-def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
-    """Return the last store to the wrong value; for an `ALLOCATED` difference, the last store to what it changed."""
-    named = _store_of(report, difference, lines, right=right)
+def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Origin:
+    """Return the last store to the wrong value; for an `ALLOCATED` difference, the last one to another wrong value."""
+    origin = _store_of(report, difference, lines, right=right)
     if ALLOCATED in difference.tags:
         others = (_store_of(report, other, lines, right=right) for other in report.differences)
-        named = next((other for other in others if other.lines), named)
-    return named
+        origin = next((other for other in others if other.lines), origin)
+    return origin
 
 
-def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
+def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Origin:
     word = report.word_of(difference)
     if word is None:
-        return Named()
+        return Origin()
     if report.stores.get(word):
         line = lines.get(stack_of(report.stores[word]), ())[:1]
         if STILL_EMPTY not in difference.tags or not line:
-            return Named(lines=line)
+            return Origin(lines=line)
         if (report.stores[word], report.value(word)) not in right:
-            return Named(lines=line, stored=True)
-        return Named(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-    if difference.facet == "list" or not _was_left(report, difference):  # which link, a reader could not tell
-        return Named()
-    return Named(sentence=f"This call never stores to {difference.in_words}{_beside(report, word, difference, lines)}.")
+            return Origin(lines=line, stored=True)
+        return Origin(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+    if difference.facet == "list" or not _was_left(report, difference):  # "list" does not say which link is wrong
+        return Origin()
+    stores_beside = _beside(report, word, difference, lines)
+    return Origin(sentence=f"This call never stores to {difference.in_words}{stores_beside}.")
 
 
 def _beside(report: _Report, word: int, difference: Difference, lines: Lines) -> str:
-    """Return what the call stores to instead, nearest to the wrong word: what is missing belongs beside it."""
+    """Return in words the call's store nearest to the wrong word, because the missing store probably belongs there."""
     names = {number: name for name, number in report.after.items()}
     known = [
         (abs(number - word), names[number], line)
@@ -260,9 +276,9 @@ def _beside(report: _Report, word: int, difference: Difference, lines: Lines) ->
 
 
 def _was_left(report: _Report, difference: Difference) -> bool:
-    """Whether the wrong value is the one of before the call, in the same memory: then the call did not store to it.
+    """Return whether the wrong value was in the same memory before the call, so that the call did not store it.
 
-    What the call itself made, it may also have filled in ways that are not observed, such as calloc.
+    Memory that the call allocated may have been filled in ways that are not observed, such as calloc.
     """
     before, after = report.before.get(difference.field), report.after.get(difference.field)
     if difference.place or before is None or after is None or report.stores.keys() & {after, _NO_WORD}:
@@ -273,8 +289,8 @@ def _was_left(report: _Report, difference: Difference) -> bool:
 def _right_stores(reports: Iterable[_Report]) -> frozenset[_Store]:
     """Return the stores, with their values, to words that are right after the call.
 
-    The store that fills a new table with the mark for nothing is such a store. Only calls in which something is missing
-    are used: a store that fills does so in all of them.
+    The store that fills a new table with the mark for an empty entry is such a store. Only calls in which an entry is
+    missing are used, because this store occurs in all of them.
     """
     right = set()
     for report in reports:
@@ -286,38 +302,38 @@ def _right_stores(reports: Iterable[_Report]) -> frozenset[_Store]:
 
 @dataclass(slots=True)
 class _Function:
-    """A function on the path."""
+    """A function that a call ran, with the line of each block of code that it ran, in order."""
 
     blocks: list[SourceLine]
     helper: SourceLine | None = None
-    """The `return` taken by the last function that was called here; None if it returned no value."""
+    """The `return` taken by the last function that this one called; None if it returned no value."""
     since: int = 0
     """The number of this function's blocks since that return."""
 
 
-def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Named:
-    """Return the line of the return that a call took; for a call that refused, the place where that was decided.
+def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Origin:
+    """Return the line of the return that a call took; for a call that refused, the line that decided to refuse.
 
-    `text` holds the lines of the student's file.
+    `text` has the lines of the student's file.
     """
     last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
     call = _followed(way[:last], lines, text)[-1]
     line = _return_of(call, text)
     if line is None:
-        return Named()
+        return Origin()
     if not refused:
-        return Named(lines=(line,))
+        return Origin(lines=(line,))
     line, helper = _jump(call, text) or line, call.helper
     decided = helper is not None and helper.function != line.function and call.since <= _NEAR
-    return Named(lines=(line,), sentence=_return_sentence(helper) if helper is not None and decided else "")
+    return Origin(lines=(line,), sentence=_return_sentence(helper) if helper is not None and decided else "")
 
 
-def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
+def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Origin:
     """Name the function that returned right before the crash: perhaps it returned the wrong pointer."""
     inside = _followed(way, lines, text)[-1]
     if inside.helper is None or inside.since > _NEAR:
-        return Named()
-    return Named(sentence=_return_sentence(inside.helper))
+        return Origin()
+    return Origin(sentence=_return_sentence(inside.helper))
 
 
 def _return_sentence(helper: SourceLine) -> str:
@@ -325,7 +341,7 @@ def _return_sentence(helper: SourceLine) -> str:
 
 
 def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
-    """Return the line from which a `goto` went to the return; None without one."""
+    """Return the line from which a `goto` went to the return; None if no `goto` did."""
     for block, target in reversed(list(pairwise(call.blocks))):
         near = text[max(block.line - 1, 0) : block.line + _NEAR]
         if target.line > block.line + _NEAR and any("goto " in line for line in near):
@@ -355,7 +371,7 @@ def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Fu
 
 
 def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
-    """Return its last block but one, if that is a return: all returns leave a function through the last block."""
+    """Return the function's last block but one if it is a return, because all returns leave through the last block."""
     for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
         if "return" in _written(line, text):
             return line
@@ -363,5 +379,5 @@ def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
 
 
 def _written(line: SourceLine, text: Sequence[str]) -> str:
-    """Return the text of this line; "" where a `#line` directive gives a number that the file does not have."""
+    """Return the text of this line; "" if a `#line` directive gives a number that the file does not have."""
     return text[line.line - 1] if 0 < line.line <= len(text) else ""

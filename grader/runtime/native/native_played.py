@@ -1,6 +1,6 @@
 """What the harness of C programs reports of a case: allocations that were misused or lost, signals, exits, stacks.
 
-It is decoded here (harness/frames.c) and put into words, as is how the case ended.
+The frames that the harness sends (harness/frames.c) are decoded. The end of a case and each misuse get a description.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ import os
 import signal
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from grader.core.judgement import Difference
 from grader.core.verdict import SourceLine, Verdict
-from grader.runtime.comparison import COUNTED, Comparison
 from grader.runtime.native.symbolize import Lines
-from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
+from grader.runtime.protocol import COUNTED, NO_TIME, Comparison, Ending, Played, PlayedStep, Replayed
 
 ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
@@ -30,7 +29,7 @@ DAMAGED = "damaged"
 """Tag of a difference: something was written outside of allocations."""
 
 UNKNOWN, HELD = -1, -2
-"""Values in the place of an operation number."""
+"""Values that replace an operation's number."""
 
 
 class HeapEvent(IntEnum):
@@ -44,7 +43,7 @@ class HeapEvent(IntEnum):
     SCRATCH = 6
     UNFILLED = 7
     USED_AFTER_FREE = 8
-    """Only in a build that reports lines."""
+    """This event occurs only in a build that reports lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,11 @@ class Misuse:
     """A way to misuse memory, in the runtime's words."""
 
     kind: str
-    """The word for it in findings and mistakes."""
+    """The word for the misuse in findings and mistakes."""
     words: str
-    """What the call does, where {size}, {number}, {made} and {freed} stand for what is known of the allocation."""
+    """What the call does. {size}, {number}, {made} and {freed} are replaced by facts about the allocation."""
     explains_state: bool = False
-    """Whether it probably caused a wrong state of the same call."""
+    """Whether the misuse probably caused a wrong state of the same call."""
     at_allocation: bool = False
     """Whether only the line that made the allocation is known, not the line that misused it."""
 
@@ -74,22 +73,19 @@ class BlockEvent:
     freed_at: int = 0
     freed_by: int = UNKNOWN
     lost_by: int = UNKNOWN
-    """The operation since which nothing points to it, where that was traced; `HELD` when something still does."""
+    """The operation since which nothing points to the allocation, if traced; `HELD` if something still points to it."""
     number: int = 0
     """In bytes: how far inside the block a wrong release points, or how large an allocation that is too small should
     be."""
     misuse: Misuse | None = None
-    """For `BAD_FREE`, `BROKEN` and `TOO_SMALL`: what was done."""
+    """For `BAD_FREE`, `BROKEN` and `TOO_SMALL`: how the allocation was misused."""
 
 
 _BODY = struct.Struct("<5i4x4Qq")
 
 _FOREIGN = Misuse("free-foreign", "frees an address that malloc never returned", explains_state=True)
 _OVERRUN = Misuse(
-    "overrun",
-    "writes past the end of an allocation of {size} bytes{made}",
-    explains_state=True,
-    at_allocation=True,
+    "overrun", "writes past the end of an allocation of {size} bytes{made}", explains_state=True, at_allocation=True
 )
 _BAD_FREES = {
     1: Misuse("double-free", "frees {size} bytes{made} that were already freed{freed}", explains_state=True),
@@ -118,7 +114,7 @@ _TOO_SMALL = Misuse(
     "uses an allocation of {size} bytes{made} that is too small: {number} bytes are needed",
     explains_state=True,
 )
-"""By the values of `enum detail` in harness/inside.h."""
+"""Misuses by the values of `enum detail` in harness/inside.h."""
 
 
 def block_event(body: bytes, operation: int) -> BlockEvent:
@@ -151,9 +147,10 @@ def _misuse(event: HeapEvent, detail: int) -> Misuse | None:
 
 
 _RECURSION = 8
-_EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
+_EXIT_NO_REPORT, EXIT_BAD_PLAN = 97, 100
+"""Exit codes of the harness (inside.h)."""
 _SI_KERNEL = 0x80  # the si_code by which Linux on x86-64 reports an address outside the range of all addresses
-_STACK_FULL = 1 << 16  # in the place of a si_code, with the bytes of stack in use in the place of an address
+_STACK_FULL = 1 << 16  # instead of a si_code; the address is then the number of bytes of stack in use
 _USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports that address: the bits above are neither all 0 nor all 1
 _FIRST_PAGE = 4096
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
@@ -166,7 +163,7 @@ _OTHER_CRASHES: Mapping[int, str] = {
     signal.SIGILL: "crash-trap",
     signal.SIGTRAP: "crash-trap",
 }
-"""Crashes that no pointer is the reason of, by the words of known mistakes."""
+"""By signal: the words by which known mistakes recognise crashes that no pointer causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +179,12 @@ class Fault:
 
     @property
     def calls_itself(self) -> tuple[int, ...]:
-        """Return addresses that repeat many times in the stack: those of a recursion that filled it."""
+        """The return addresses that repeat many times in the stack, because a recursion filled it."""
         return tuple(sorted(address for address, times in Counter(self.stack).items() if times >= _RECURSION))
 
     @property
     def is_wild(self) -> bool:
-        """Whether the address cannot exist: the content of fresh or freed memory was used as a pointer."""
+        """Whether the address cannot exist: then the content of fresh or freed memory was used as a pointer."""
         outside = self.code == _SI_KERNEL or 0 < self.address >> _USED_BITS < _ALL_ABOVE
         return self.signal == signal.SIGSEGV and outside
 
@@ -201,7 +198,7 @@ class Fault:
 
     @property
     def detail(self) -> str:
-        """The word of known mistakes for it; "" for a pointer that leads nowhere."""
+        """The word by which known mistakes recognise the fault; "" for a pointer that leads to no memory."""
         if self.calls_itself:
             return "crash-recursion"
         if self.code == _STACK_FULL:
@@ -210,7 +207,7 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """The signal, and what a wrong access followed."""
+        """The signal in words, and the pointer that a wrong access followed."""
         name = _signal_name(self.signal)
         if self.signal != signal.SIGSEGV:
             return name
@@ -225,11 +222,11 @@ class Fault:
 
 
 class RefusedCall(NamedTuple):
-    """A call of a function of libc that is refused (libc_names.py) and that failed."""
+    """A call of a function of libc that failed because the function is refused (libc_names.py)."""
 
     operation: int
     called_at: int
-    """The return address."""
+    """The return address of the call."""
     name: str
 
 
@@ -246,7 +243,7 @@ def refused_call(body: bytes, operation: int) -> RefusedCall:
 
 
 class Remark(NamedTuple):
-    """What a program reported of one operation besides its state, in the format of the build that reported it."""
+    """What an instrumented program reported of one operation in addition to its state, in the format of that build."""
 
     operation: int
     body: bytes
@@ -264,14 +261,10 @@ class NativeStep(PlayedStep):
 
     def faults(self, *, refused: bool) -> tuple[Difference, ...]:
         """What the call did wrong with memory; how much a successful call allocates is not judged."""
-        if not (self.bad_frees or self.broken or (refused and self.allocations)):
-            return ()
-        return tuple(self._faults(refused=refused))
-
-    def _faults(self, *, refused: bool) -> Iterator[Difference]:
+        faults: list[Difference] = []
         if refused and self.allocations:
             counted = f"{self.allocations} allocation{'s' * (self.allocations > 1)}"
-            yield Difference(
+            needless = Difference(
                 facet="failing",
                 field="allocations in the refused call",
                 expected="0",
@@ -279,10 +272,12 @@ class NativeStep(PlayedStep):
                 sentence=f"the call made {counted} although it must fail",
                 tags=frozenset({ALLOCATED, "kept" if self.frees < self.allocations else "freed-again"}),
             )
+            faults.append(needless)
         if self.bad_frees:
-            yield _counted("wrong releases of memory", self.bad_frees, RELEASED_WRONGLY)
+            faults.append(_counted("wrong releases of memory", self.bad_frees, RELEASED_WRONGLY))
         if self.broken:
-            yield _counted("allocations written outside their bounds", self.broken, DAMAGED)
+            faults.append(_counted("allocations written outside their bounds", self.broken, DAMAGED))
+        return tuple(faults)
 
 
 def _counted(field_name: str, count: int, tag: str) -> Difference:
@@ -291,32 +286,32 @@ def _counted(field_name: str, count: int, tag: str) -> Difference:
 
 @dataclass(slots=True)
 class NativePlayed(Played):
-    """Everything one case reported."""
+    """Everything that was reported of one case."""
 
     steps: list[NativeStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
-    """Undefined behaviour, where the program was built to report it."""
+    """Undefined behaviour, if the program was built to report it."""
     refused: list[RefusedCall] = field(default_factory=list)
-    """The first call from each place."""
+    """The first refused call from each place."""
     lines: bytes | None = None
-    """The path and the stores of the instrumented operation, where the program was built to report them."""
+    """The path and the stores of one operation (see lines.py), if the program was built to report them."""
     fault: Fault | None = None
     left: Fault | None = None
-    """The program left the call; `signal` is a value of `enum way` in calls.c, `code` the exit status."""
+    """How the program left the call, if it did: `signal` is a value of `enum way` (calls.c), `code` the exit status."""
     fault_lines: tuple[SourceLine, ...] = ()
-    """The student's lines on the stack of `left` or `fault`, where they were looked for."""
+    """The student's lines on the stack of `left` or `fault`, if they were searched for."""
     hung: bool = False
     no_time: bool = False
-    """Whether it was not begun, or not brought to its end, because the time for the submission was used up."""
+    """Whether the case was not begun, or not finished, because the time for the submission was used up."""
     overflow: str = ""
-    """What the program did too much of before this case ended, so that its reports were no longer read."""
+    """Which bound the program exceeded before this case ended, so that its reports were no longer read; "" for none."""
     ended: bool = False
     """Whether an END frame came: the parent process of the case saw it end."""
     status: int = 0
 
     def stop_listening(self, why: str) -> None:
-        """Note why its reports from here on were not read.
+        """Note why the case's reports from here on were not read.
 
         The last operation counts as not observed, even if it seems done.
         """
@@ -325,7 +320,7 @@ class NativePlayed(Played):
 
     @property
     def unexplained_end(self) -> str:
-        """How the case ended, where something outside the program could have caused that too; "" otherwise."""
+        """How the case ended, if something outside the program could have caused that, too; "" otherwise."""
         if self.no_time or self.hung or self.overflow:
             return ""
         if not self.ended:
@@ -333,11 +328,11 @@ class NativePlayed(Played):
         if self.fault is None and self.left is None and os.WIFSIGNALED(self.status):
             return f"was ended by signal {os.WTERMSIG(self.status)}"
         code = os.WEXITSTATUS(self.status)
-        return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+        return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, EXIT_BAD_PLAN) else ""
 
     @property
     def late(self) -> bool:
-        """Whether it ended because a limit of time was reached."""
+        """Whether the case ended because a limit of time was reached."""
         return self.hung or self.no_time
 
     @property
@@ -347,12 +342,12 @@ class NativePlayed(Played):
 
     @property
     def hung_in(self) -> str:
-        """The call that hung; "" when none did."""
+        """The call that hung; "" if no call hung."""
         return self.next_call if self.hung else ""
 
     @property
     def ending(self) -> Ending | None:
-        """How the case ended, by what came first: what the grader did to it, then what the program did."""
+        """How the case ended. What the grader did to the program comes before what the program did."""
         call = self.next_call
         if not call:
             return None
@@ -396,7 +391,7 @@ class NativeReplayed(Replayed):
 
 
 def native_played(comparison: Comparison) -> NativePlayed:
-    """Return what was played of a comparison, as this runtime played it."""
+    """Return the played case of a comparison, typed as one that this runtime played."""
     assert isinstance(comparison.played, NativePlayed)
     return comparison.played
 

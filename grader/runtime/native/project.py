@@ -1,4 +1,4 @@
-"""What a C lab supplies, and the programs that are built of it and a submission."""
+"""What a C lab supplies, and the programs that are built of a lab and a submission."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from reference.operation import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeProgram(Program):
-    """A program. It is written anew before every use, because a run may have replaced the file."""
+    """A built program. Its file is written again before every use, because a run may have replaced it."""
 
     checked: bytes = b""
     """The same program, built for Valgrind."""
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
-        """Write it into the workspace and return its name there."""
+        """Write the program into the workspace and return its name there."""
         name = "checked" if checked else "program"
         work.add(name, self.checked if checked else self.content, mode=0o755)
         return name
 
 
 def native_program(program: Program) -> NativeProgram:
-    """Return the program as this runtime's build made it."""
+    """Return the same program, typed as one that this runtime's build made."""
     assert isinstance(program, NativeProgram)
     return program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """The driver of a lab: a C file (`CProject.driver`) and how it is spoken to."""
+    """How the grader calls the driver of a lab, the C file `CProject.driver`."""
 
     operations: Mapping[str, Signature]
-    """In the order of the driver's enum of codes."""
+    """Signatures by the name of the operation, in the order of the driver's enum of codes."""
     settings: Callable[[Trace], tuple[int, ...]]
     """The numbers that the driver gets before the operations of a trace."""
     places: Callable[[bytes, int], Mapping[str, int]]
-    """The words of a record of so many targets, by the names that differences have for them."""
+    """Returns the numbers of the words of a record with this many targets, by the names that differences use."""
     model: ModelFactory
-    """The lab's model: it says which bytes of an engine's memory an operation may touch."""
+    """The lab's model, which says which bytes of an engine's memory an operation may touch."""
 
     @property
     def codes(self) -> dict[str, int]:
@@ -60,7 +60,7 @@ FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _MOST_CHARACTERS = 400
-"""A longer body is more than a statement that returns."""
+"""A body with more characters has more than a statement that returns."""
 _ONLY_RETURNS = re.compile(
     r"\s*(?:\(\s*void\s*\)\s*\w+\s*;\s*)*"  # unused parameters
     r"(?:return\b\s*(?:\([\w\s]+\*\s*\))?[\s(]*(?:NULL|-?\s*\d+)?[\s)]*;\s*)?"
@@ -72,9 +72,9 @@ _PARAMETER = re.compile(r"\s*(?:void|.*[\w*]\s*[\s*](\w+)(?:\[\w*\])?)\s*", re.D
 
 
 def functions_of(header: Path, refusing: Mapping[str, str]) -> dict[str, str]:
-    """Return a stub of each function that a header declares; `refusing` has what some of them return.
+    """Return a stub of each function that a header declares; `refusing` has the return values of some stubs.
 
-    Others return 0 or NULL. Raises `InputError` for a parameter without a name.
+    Other stubs return 0 or NULL. Raises `InputError` for a parameter without a name.
     """
     stubs = {}
     text = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), header.read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ class CProject:
         return ("gcc", *FLAGS, "-c", self.source_name, "-o", self.object_name)
 
     def command_with(self, source: str, program: str) -> str:
-        """The handout's command for a program of the submission and another source."""
+        """Return the handout's command that makes a program of the submission and another source."""
         return " ".join(("gcc", *FLAGS, self.source_name, source, "-o", program))
 
     @property

@@ -1,7 +1,7 @@
 """Play cases on a built program: encode them, run it in the sandbox, and read and record what it reports.
 
 The layout of the plan is that of harness/harness.c, the layout of the frames that of harness/frames.c. Student code
-shares the driver's process: it can find the token and send frames of its own. So trust in a report is limited. Frames
+shares the driver's process, so it can find the token with which frames begin, and send frames of its own. Frames
 of one case cannot affect another case, a stream that stops is a finding about the case in which it stopped, and states
 are judged elsewhere. Reading costs at most one pass through the stream, and no more frames are read than the harness
 alone would send.
@@ -10,26 +10,29 @@ Code that runs in a process can also search its memory, and can pass information
 that it takes. So no process is ever given both public and hidden cases. What a program reports and prints in a public
 case comes from a process that never held a hidden case.
 
-Natively each case has a process of its own. One for all cases costs a third of that, but what no restored variable
-holds survives there: the stack, bytes behind a static array, libc's own state. With it, programs passed that are wrong
-in a fresh process.
+Natively each case has a process of its own. One process for all cases would cost a third of that, but values outside
+the restored variables would survive there: the stack, bytes behind a static array, libc's own state. With one process,
+programs passed that are wrong in a fresh process.
 """
 
 from __future__ import annotations
 
 import secrets
 import struct
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from functools import lru_cache, partial
-from typing import Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
 from grader.core.case import Case
-from grader.core.errors import DriverError, TooBusy
+from grader.core.closure import Closure
+from grader.core.errors import DriverError
 from grader.core.verdict import Visibility
 from grader.runtime.native.native_played import (
+    EXIT_BAD_PLAN,
     Fault,
     NativePlayed,
     NativeReplayed,
@@ -39,11 +42,12 @@ from grader.runtime.native.native_played import (
     refused_call,
 )
 from grader.runtime.native.project import Driver, NativeProgram
-from grader.runtime.runs import by_visibility
+from grader.runtime.protocol import Walked
+from grader.runtime.runs import by_visibility, printed_by
 from grader.system.budget import TIME_LIMITS, TimeLimits
-from grader.system.process import MOST_CHANNEL
+from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
-from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.system.sandbox import RUN_LIMITS, Limits, Workspace
 from reference.operation import NULL, Argument, Trace
 
 _FRAME = struct.Struct("<QIIiiIIIIII")
@@ -71,7 +75,7 @@ class FrameKind(IntEnum):
 
 
 class HarnessFrame(NamedTuple):
-    """One frame as it came; a named tuple, because one grading has thousands."""
+    """One frame as it was sent. It is a named tuple, because one grading has thousands."""
 
     kind: int
     body: bytes
@@ -89,10 +93,10 @@ _KINDS = frozenset(FrameKind)
 
 
 class Frames:
-    """The frames in a stream of bytes. After bytes that are no frame, reading goes on at the next token."""
+    """The frames in a stream of bytes. After bytes that are not a frame, reading goes on at the next token."""
 
     def __init__(self, stream: bytes, token: int, operations: int, cases: int = 0) -> None:
-        """Take the `stream` in which a program reports so many operations, and what is left over in so many cases."""
+        """Read the `stream` of a program that plays this number of `operations` in this number of `cases`."""
         self.stream = stream
         self.token = token.to_bytes(8, "little")
         self.too_many = False
@@ -122,11 +126,12 @@ class Frames:
 
 
 WATCH = -1
-"""In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
+"""Used in place of the number of a failing allocation: no allocation fails, and memory is reported that was freed by
+the call that allocated it."""
 
-T = TypeVar("T")
+_MOST_ENCODINGS = 1024
 _MAGIC = 0x504C414E
-_MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
+_MEMCHECK, _TRACE, _CONFINED, _LINES, _CLOSURE = 1, 2, 4, 8, 16
 _SETTINGS = 8
 _WORD = 4
 _CALL, _ARGUMENT = struct.Struct("<4i"), struct.Struct("<iq")
@@ -180,20 +185,12 @@ def plan(
     for number in numbers:
         trace = cases[number].trace
         head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
-        parts += [head, _encode_all(_ById(trace), _ById(driver)), (contracts or {}).get(number, b"")]
+        parts += [head, _encoded_once(trace, driver), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 
 
 def plan_head(
-    *,
-    token: int,
-    mode: int,
-    limits: TimeLimits,
-    total: float,
-    pace: float,
-    cases: int,
-    confined: bool,
-    proven: int = 0,
+    *, token: int, mode: int, limits: TimeLimits, total: float, pace: float, cases: int, confined: bool, proven: int = 0
 ) -> bytes:
     """Encode what precedes the cases of a plan; `proven` has a bit for each call that is known to hang."""
     seconds = (limits.operation, limits.least_operation, limits.hangs, total)  # as "time" in harness.c
@@ -201,29 +198,24 @@ def plan_head(
     return struct.pack("<iQiiiiiQi", _MAGIC, token, mode | _CONFINED * confined, *times, proven, cases)
 
 
-class _ById(Generic[T]):
-    """A cache key: equal only for the same object, which it keeps alive. Long traces are not hashed again."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+_encodings: dict[tuple[int, int], tuple[Trace, Driver, bytes]] = {}
+"""The encodings of traces, which are the same for every submission of a class. The keys are the identities of trace and
+driver, because to hash a long trace takes time; the values keep both alive."""
 
 
-@lru_cache(maxsize=1024)
-def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
-    """Encode a trace; it is the same for every submission of a class."""
-    return encoded(trace.value, driver.value)
+def _encoded_once(trace: Trace, driver: Driver) -> bytes:
+    """Encode a trace, or return its earlier encoding."""
+    key = id(trace), id(driver)
+    known = _encodings.get(key)
+    if known is None:
+        if len(_encodings) >= _MOST_ENCODINGS:
+            _encodings.clear()
+        known = _encodings[key] = trace, driver, encoded(trace, driver)
+    return known[2]
 
 
 def encoded(trace: Trace, driver: Driver) -> bytes:
-    """Return the settings and operations of a trace as a plan has them."""
+    """Return the settings and operations of a trace in the format of a plan."""
     settings = driver.settings(trace)
     if len(settings) > _SETTINGS:
         raise ValueError(f"a driver gets at most {_SETTINGS} settings")
@@ -260,8 +252,6 @@ _TOO_MUCH = (
     f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation, a "
     "thousand for each case and 20,000 besides"
 )
-_MOST_OUTPUT = 2000
-EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
@@ -270,12 +260,12 @@ _DEEPEST = 32
 _MOST_BLOCKS = 1 << 19
 """The most allocations of a case; see inside.h."""
 _MOST_EVENTS = 1000
-"""Of one case: the most reports on its allocations of each kind, of which heap.c reports no more losses."""
+"""The most reports on allocations of each kind in one case; heap.c reports no more losses."""
 _MANY_EVENTS, _FEW_EVENTS = 10_000, 10
-"""After so many reports on allocations a case has at most a few of each kind. Each can become a finding: to judge and
-record 270,000 took 15 s and 400 MB. Of 300 wrong programs none reports 5,200."""
+"""After this many reports on allocations, only a few of each kind are read for each case. Each can become a finding: to
+judge and record 270,000 took 15 s and 400 MB. Of 300 wrong programs, none reports 5,200."""
 _EVENT = 4
-"""The bytes of a report that say of which kind it is."""
+"""The number of bytes at the start of a report on an allocation that say its kind."""
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
 """The most bytes of one message of lines.c, and of one on undefined behaviour (faults.c)."""
 
@@ -297,8 +287,8 @@ def replay(
 
     `failing`: for each case which allocation fails, see harness.c. With `tracing` no states are reported; instead, for
     memory that was never freed, the operation since which nothing points to it. With `lines` a program that was built
-    to report lines does so (`Played.lines`). If the whole program ends in the middle, the cases that had not begun get
-    another process. Raises `TooBusy` when the machine is so busy that the program had to be ended although it worked.
+    to report lines reports them (`NativePlayed.lines`). If the whole program ends in the middle, another process plays
+    the cases that had not begun. Raises `TooBusy` if the program was ended while it worked, as on a busy machine.
     """
     played = [NativePlayed(case) for case in cases]
     output, spent = b"", 0.0
@@ -345,17 +335,11 @@ def _played_together(
             own_seconds=max(0.1, min(total + _STARTING_SECONDS, budget.cpu)),
         )
         feed = plan_of(left, token=token, total=min(total, budget.cpu), confined=work.confined)
-        done = work.run(
-            lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1
-        )
-        if done.exit_code == EXIT_BAD_PLAN:
-            raise DriverError("the driver could not read its plan or had no memory")
-        if done.timed_out and not done.silent:
-            raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
+        done = _run(work, program, feed, limits)
+        output += printed_by(done)
         operations = sum(len(played[number].case.trace.operations) for number in left)
         frames = Frames(done.channels[0], token, operations, len(left))
         begun, finished = _listen(played, left, frames, budget.pace)
-        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
         if done.large or done.flooded or frames.too_many:
@@ -369,6 +353,13 @@ def _played_together(
         if not left:
             break
     return output, spent
+
+
+def _run(work: Workspace, program: NativeProgram, feed: bytes, limits: Limits) -> Completed:
+    done = work.run(lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1)
+    if done.exit_code == EXIT_BAD_PLAN:
+        raise DriverError("the driver could not read its plan or had no memory")
+    return done
 
 
 def _listen(
@@ -429,7 +420,7 @@ def _take_down(played: list[NativePlayed], frame: HarnessFrame, pace: float) -> 
             played_case.ended, played_case.status = True, status
             played_case.hung, played_case.no_time = hung == _HUNG, hung == _WITHOUT_TIME
             seconds = microseconds / _MICROSECONDS / pace
-            played_case.cpu_seconds = min(max(0.0, seconds), TIME_LIMITS.replay)  # whatever it says
+            played_case.cpu_seconds = min(max(0.0, seconds), TIME_LIMITS.replay)  # a forged frame may say anything
 
 
 def _step_of(frame: HarnessFrame) -> NativeStep:
@@ -451,3 +442,37 @@ def _fault_of(frame: HarnessFrame) -> Fault:
     first, second, address = _HEAD.unpack_from(frame.body)
     depth = min((len(frame.body) - _HEAD.size) // _ADDRESS, _DEEPEST)
     return Fault(frame.operation, first, address, struct.unpack_from(f"<{depth}Q", frame.body, _HEAD.size), second)
+
+
+_CLOSURE_SECONDS = 3.0
+"""The limit for the whole tour of a closure, which a right program finishes in less than a second."""
+
+
+def walk(work: Workspace, program: NativeProgram, closure: Closure, driver: Driver) -> Walked:
+    """Let a program walk through the closure of a small engine (harness/closure.c).
+
+    Return the checksum of each state, or the state and call in which the program ended.
+    """
+    token = secrets.randbits(64)
+    head = plan_head(
+        token=token,
+        mode=_CLOSURE,
+        limits=work.budget.limits,
+        total=_CLOSURE_SECONDS,
+        pace=work.budget.pace,
+        cases=1,
+        confined=work.confined,
+    )
+    calls = encoded(Trace(operations=closure.calls), driver)
+    feed = head + struct.pack("<3i", 0, len(closure.calls), len(closure.tour)) + calls + closure.tour.tobytes()
+    limits = replace(RUN_LIMITS, own_seconds=max(0.1, min(_CLOSURE_SECONDS, work.budget.cpu)))
+    done = _run(work, program, feed, limits)
+    sums: array[int] | None = None
+    last, fits = -1, True
+    for frame in Frames(done.channels[0], token, 1):
+        fits = fits and frame.kind != FrameKind.MISFIT
+        last = frame.operation if frame.kind == FrameKind.FAULT else last
+        if frame.kind == FrameKind.SUMS and len(frame.body) == 4 * len(closure):
+            sums = array("I", frame.body)
+    state, call = divmod(last, len(closure.calls)) if 0 <= last < len(closure) * len(closure.calls) else (0, 0)
+    return Walked(sums=sums, fits=fits, state=state, call=call, cpu_seconds=done.cpu_seconds)

@@ -1,45 +1,55 @@
-"""The runtime of C submissions: gcc builds them, the harness plays cases on them, Valgrind looks at them."""
+"""The runtime of C submissions: gcc builds them, the harness plays cases on them, Valgrind checks them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
 from grader.core.case import Case
 from grader.core.closure import Closure
-from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.errors import OptionalStage, OptionalStages
+from grader.core.judgement import Evidence, Symptom
 from grader.core.verdict import Tool
-from grader.runtime.comparison import Comparison
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
 from grader.runtime.native.compile.harness_objects import STOCK, harness_objects, trial
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
 from grader.runtime.native.native_played import name_lines, native_played
 from grader.runtime.native.project import CProject, Driver, NativeProgram, native_program
-from grader.runtime.native.replay import replay
+from grader.runtime.native.replay import replay, walk
 from grader.runtime.native.symbolize import Lines, source_lines
 from grader.runtime.native.symptoms import (
     HeapUse,
     confirm_lost,
-    culprits,
     find_lost,
     given_up,
     heap_use,
+    origins,
     stacks_of,
     symptoms,
 )
-from grader.runtime.native.valgrind.memcheck import (
-    MOST_PROCESSES,
+from grader.runtime.native.valgrind.memcheck import MOST_RUNS, completed, memcheck
+from grader.runtime.native.valgrind.memory_faults import (
+    Allowed,
+    Checked,
     advice,
+    allowed_spans,
     cases_with_unset,
     cases_without_line,
-    completed,
-    memcheck,
 )
-from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
-from grader.runtime.observation import Played, Replayed
-from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced, Walked
+from grader.runtime.protocol import (
+    Advised,
+    Built,
+    Comparison,
+    GradingOptions,
+    Observations,
+    Played,
+    Program,
+    Replayed,
+    Unplaced,
+    Walked,
+)
 from grader.runtime.runs import by_visibility, measured_once, run_confirmed, timely
 from grader.system import resources, sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
@@ -57,40 +67,41 @@ VALGRIND = NeededTool(
 )
 _USUAL_SECONDS, _USUAL_CHECK, _USUAL_CHECK_WITH_LIBC = 0.09, 0.03, 0.35
 """CPU seconds that a usual machine takes for a known-good program without Valgrind, and for Valgrind in the lane
-`freestanding` and in others. They are one and a half times as long as on a server of 2024."""
+`freestanding` and in other lanes. They are 1.5 times those of a server of 2024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeObservations(Observations):
-    """What was observed, with what its symptoms are made of."""
+    """What was observed of a C program, and the reports from which its symptoms are made."""
 
     uses: Sequence[HeapUse]
-    """What became of each case's allocations."""
+    """For each case, what happened to its allocations."""
     lines: Lines = field(default_factory=dict)
     """The lines on the stacks that the harness reported."""
     checked: Checked | None = None
-    """What Valgrind reported; None where it was not run."""
+    """What Valgrind reported; None if Valgrind was not run."""
     allowed: Allowed = field(default_factory=dict)
     """The contracts of the cases that Valgrind ran."""
 
     def completed(self) -> NativeObservations:
-        """Return the same with the symptoms and culprits of what was reported so far."""
+        """Return these observations with the symptoms and origins of what was reported so far."""
         checked = self.checked
         return replace(
             self,
             symptoms=symptoms(self.comparisons, self.uses, self.lines, checked),
-            culprits=culprits(self.comparisons, self.uses, self.lines, checked),
-            named={**self.named, **given_up(self.comparisons, self.lines)},
+            origins=origins(self.comparisons, self.uses, self.lines, checked),
+            searched={**self.searched, **given_up(self.comparisons, self.lines)},
             unseen=checked.unseen if checked is not None else frozenset(),
             coverage=checked.coverage if checked is not None else None,
         )
 
-    def tells_more(self, than: NativeObservations, fault: Unplaced) -> bool:
-        """Whether the line of a wrong value of this operation is known here and was not known there."""
-        place = fault.case, fault.operation
-        tags = self.culprits.get(place, {}).keys() - than.culprits.get(place, {}).keys()
-        differences = fault.judgement.differences if fault.judgement is not None else ()
-        return fault.difference is not None and any(tags & difference.tags for difference in differences)
+    def tells_more(self, than: NativeObservations, case: int, cause: Evidence) -> bool:
+        """Return whether these observations have a line for the wrong value of this operation, and `than` has none."""
+        place = case, cause.operation
+        tags = self.origins.get(place, {}).keys() - than.origins.get(place, {}).keys()
+        if not tags or isinstance(cause, Symptom):
+            return False
+        return any(tags & difference.tags for difference in self.comparisons[case].wrong[cause.operation].differences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +123,11 @@ class NativeRuntime:
         return self.project.source_name
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The compiler and binutils; Valgrind where it is used."""
+        """Return the compiler and binutils, and Valgrind if these options use it."""
         return (GCC, OBJCOPY, ADDR2LINE, *([VALGRIND] if options.memory_checker else []))
 
     def unchecked(self, options: GradingOptions) -> str:
-        """What only Valgrind checks, where it is not used."""
+        """Return what only Valgrind checks, if these options do not use it."""
         if options.memory_checker:
             return ""
         return (
@@ -150,29 +161,28 @@ class NativeRuntime:
         return replace(timely(work, self, run), unwritten=self.project.unwritten(source))
 
     def pace(self) -> float:
-        """Return what was measured when the harness was compiled."""
-        prefix = harness_objects(self.project).prefix  # each compilation has another one
+        """Return the pace that was measured when the harness was compiled."""
+        prefix = harness_objects(self.project).prefix  # different for each compilation
         return measured_once(self.pace_now, prefix.encode())
 
     def pace_now(self) -> float:
-        """Compile, link, play and check a known-good program."""
+        """Compile, link, play and check a known-good program, and return the pace; see `Runtime.pace_now`."""
         case, driver = trial(self.project)
         with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
             program = self.known_good(work)
             replay(work, program, [case], driver=driver)
             seconds, usual = work.budget.paid, _USUAL_SECONDS
             if resources.version(VALGRIND.name):
-                checked = memcheck(
-                    work, program, [case], [0], natively={0: 0.0}, driver=driver, optional=OptionalStages()
-                )
-                if not checked.refused:  # where it does not begin, that says nothing about time
+                natively, optional = {0: 0.0}, OptionalStages()
+                checked = memcheck(work, program, [case], [0], natively=natively, driver=driver, optional=optional)
+                if not checked.refused:  # if it does not begin, its time says nothing
                     seconds = work.budget.paid
                     lanes = harness_objects(self.project).starts
                     usual += _USUAL_CHECK if "checked freestanding" in lanes else _USUAL_CHECK_WITH_LIBC
             return pace_of(seconds * work.budget.pace, usual)
 
     def known_good(self, work: Workspace) -> NativeProgram:
-        """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
+        """Return the program of a submission without mistakes that does nothing; it shows what this machine can do."""
         return known_good_program(self.project, work)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
@@ -184,10 +194,13 @@ class NativeRuntime:
         optional.run(OptionalStage.LINES, name, otherwise=None)
         return replayed
 
-    def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked:
-        """Walk through the closure in one process, which keeps the memory of the states on its way."""
-        from grader.runtime.native.closure import walk  # noqa: PLC0415 - few gradings search
+    def play_variants(self, work: Workspace, programs: Sequence[Program], case: Case) -> Iterator[Played]:
+        """Play the case on each of the programs."""
+        for program in programs:
+            yield replay(work, native_program(program), [case], driver=self.driver).played[0]
 
+    def walk(self, work: Workspace, program: Program, closure: Closure) -> Walked:
+        """Walk through the closure in one process, which keeps the memory of each state on the way."""
         return walk(work, native_program(program), closure, self.driver)
 
     def inspect(
@@ -205,15 +218,11 @@ class NativeRuntime:
         traced, seconds = optional.run(OptionalStage.LOST_MEMORY, lost, otherwise=({}, 0.0))
         uses = tuple(heap_use(comparison, traced.get(number)) for number, comparison in enumerate(comparisons))
         observed = NativeObservations(comparisons=tuple(comparisons), uses=uses, spent={"find lost": seconds})
-        sound = [
-            i for i, comparison in enumerate(comparisons) if comparison.played.complete or comparison.played.misfit
-        ]
+        sound = [i for i, each in enumerate(comparisons) if each.played.complete or each.played.misfit]
         if sound and options.memory_checker:
             observed = self._checked(work, own, observed, sound, optional=optional)
         lines: Lines = optional.run(
-            OptionalStage.LINES,
-            lambda: source_lines(work, own, stacks_of(comparisons, observed.uses)),
-            otherwise={},
+            OptionalStage.LINES, lambda: source_lines(work, own, stacks_of(comparisons, observed.uses)), otherwise={}
         )
         return replace(observed, lines=lines).completed()
 
@@ -262,18 +271,15 @@ class NativeRuntime:
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
         optional: OptionalStages,
+        quick: bool = False,  # noqa: ARG002 - it looks in no other cases
     ) -> Observations:
-        """Run Valgrind and a build that reports its lines once more, only where a line is still unknown."""
+        """Run Valgrind again, and a build that reports its lines, only if a line is still unknown."""
         assert isinstance(observed, NativeObservations)
         own = native_program(program)
         again = partial(self._checked_again, work, own, observed, order, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
-        known = observed.named
-        still = [
-            fault
-            for fault in unplaced
-            if (fault.case, fault.operation) not in known and not more.tells_more(observed, fault)
-        ]
+        unknown = [(case, cause) for case, cause in unplaced if (case, cause.operation) not in observed.searched]
+        still = [(case, cause) for case, cause in unknown if not more.tells_more(observed, case, cause)]
         with_lines = partial(self._with_lines, work, source, more, still)
         return optional.run(OptionalStage.LINES, with_lines, otherwise=more)
 
@@ -287,7 +293,7 @@ class NativeRuntime:
         optional: OptionalStages,
     ) -> NativeObservations:
         comparisons, checked, allowed = observed.comparisons, observed.checked, observed.allowed
-        if checked is None or checked.processes >= MOST_PROCESSES:
+        if checked is None or checked.processes >= MOST_RUNS:
             return observed
         unset = cases_with_unset(checked)
         without_line = cases_without_line(comparisons, checked, allowed, order)
@@ -314,16 +320,19 @@ class NativeRuntime:
     def _with_lines(
         self, work: Workspace, source: bytes, observed: NativeObservations, unplaced: Sequence[Unplaced]
     ) -> NativeObservations:
-        """Build the file once more, to report its lines, where something is wrong and has no line yet."""
+        """Build the file once more, to report its lines, if something is wrong and has no line yet."""
         if not unplaced:
             return observed
-        from grader.runtime.native.lines import find_lines  # noqa: PLC0415 - not where all is well
+        from grader.runtime.native.lines import find_lines  # noqa: PLC0415 - a right program does not need it
 
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
-            named, seconds = find_lines(place, unplaced, driver=self.driver, build=build_it, source=source)
-        return replace(observed, named={**named, **observed.named}, spent={**observed.spent, "find lines": seconds})
+            found, seconds = find_lines(
+                place, observed.comparisons, unplaced, driver=self.driver, build=build_it, source=source
+            )
+        searched, spent = {**found, **observed.searched}, {**observed.spent, "find lines": seconds}
+        return replace(observed, searched=searched, spent=spent)
 
     def advise(
         self,

@@ -1,6 +1,6 @@
 """Map addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line).
 
-addr2line is used because it knows functions that gcc inlined, and binutils is needed for objcopy anyway. Where it fails
+addr2line is used because it knows functions that gcc inlined, and binutils is needed for objcopy anyway. If it fails
 on a file's debug lines and not on those of /bin/sh, or needs too long for them, no line is known; that costs no point.
 """
 
@@ -31,7 +31,7 @@ _LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
 _ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
 _MOST_OF = 0.7  # part of a limit of CPU time: the kernel counts by ticks and is not exact
 _KNOWN_GOOD = "/bin/sh"
-"""A program whose debug lines are not forged: where addr2line fails on it, addr2line is at fault."""
+"""A program whose debug lines are not forged: if addr2line fails on it, addr2line is at fault."""
 _NUMBER = re.compile("[0-9]{1,7}")
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
@@ -42,8 +42,8 @@ def source_lines(
     """Return the student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
 
     The first address of a stack is taken as it is (where a fault happened), the others as return addresses: the
-    call is the instruction before. `checked`: the addresses are those of the program that Valgrind runs. Of very many
-    addresses, more than any program needs, the last ones have no lines.
+    call is the instruction before. `checked`: the addresses are those of the program that Valgrind runs. If there are
+    more than `_MOST_ADDRESSES`, the last ones have no lines.
     """
     wanted = list(dict.fromkeys(stacks))
     addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
@@ -58,7 +58,7 @@ def source_lines(
 
 
 def stack_of(address: int) -> tuple[int, ...]:
-    """Return a stack of this return address alone: its call is the instruction before. Empty for address 0."""
+    """Return a stack with only this return address, whose call is the instruction before it; empty for address 0."""
     return (0, address) if address else ()
 
 
@@ -67,10 +67,10 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def run_tool(work: Workspace, command: Sequence[str]) -> Completed | None:
-    """Run addr2line or objdump with what is left of their share of the submission's time; None when nothing is left.
+    """Run addr2line or objdump with what is left of the time for both tools; None if no time is left.
 
-    A run that uses up the share returns None too and leaves nothing: a file that makes one of them slow makes all of
-    them slow.
+    Returns None also if the run uses up the time. Nothing is left then, because a file that makes one of the tools
+    slow makes both slow.
     """
     left = work.budget.lines
     if left <= 0:
@@ -86,8 +86,8 @@ def lines_at(
 ) -> dict[int, list[SourceLine]]:
     """Return the lines of `source_name` at each of these addresses, innermost first; an address may have none.
 
-    In an object file an address is an offset in `section`. Debug lines may be forged: where addr2line fails on them and
-    on nothing else, or needs too long, no line is known. Raises `BrokenTool` where it fails on /bin/sh too.
+    In an object file an address is an offset in `section`. Debug lines may be forged: if addr2line fails on them and
+    on nothing else, or needs too long, no line is known. Raises `BrokenTool` if it fails on /bin/sh too.
     """
     place = [f"--section={section}"] if section else []
     command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]

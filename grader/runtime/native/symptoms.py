@@ -1,11 +1,11 @@
 """The symptoms of C submissions: wrong releases, damage, leaks, and what Valgrind reported, with the lines behind them.
 
-Cases that came to their end with memory never freed run once more, natively. In that run the harness checks after each
+Cases that came to their end and left memory unfreed run once more, natively. In that run the harness checks after each
 operation which allocations can still be reached from the caller's pointers and the program's own writable data. Cases
 in which a call that must fail allocated memory also run once more: what the call freed again is not known at the end.
 
-What a case lost is known from the harness's table of allocations, into which a program can store. Valgrind's own record
-of them has the last word. `NativePlayed.ending` says how a case ended; that is no symptom.
+The harness's table of allocations shows what a case lost, but a program can store into this table. So Valgrind's own
+record of allocations decides. `NativePlayed.ending` says how a case ended; that is no symptom.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 
 from grader.core.judgement import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Symptom
 from grader.core.verdict import SourceLine, Tool, Verdict
-from grader.runtime.comparison import Comparison, End
+from grader.runtime.native.compile.libc_names import refusal
 from grader.runtime.native.native_played import (
     ALLOCATED,
     DAMAGED,
@@ -30,10 +30,9 @@ from grader.runtime.native.native_played import (
 )
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.native.replay import WATCH, replay
-from grader.runtime.native.scan.libc_names import refusal
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import TOOL, Checked, MemoryFault
-from grader.runtime.protocol import Culprit, Named, Place
+from grader.runtime.protocol import Comparison, End, Origin, Place
 from grader.system.sandbox import Workspace
 
 
@@ -43,15 +42,15 @@ class HeapUse:
 
     events: Sequence[BlockEvent]
     lost: int = 0
-    """The number of allocations that were never freed, when the case reached its end."""
+    """The number of allocations that were never freed, if the case reached its end."""
     lost_in_words: str = ""
-    """This number in words."""
+    """The number `lost` in words."""
     lost_from: frozenset[str] = frozenset()
-    """The calls that made them; empty: not known."""
+    """The calls that made the lost allocations; empty if they are not known."""
 
 
 def lost_natively(comparison: Comparison) -> int:
-    """The number of lost allocations; of very many the harness reports only the number, not each one."""
+    """Return the number of lost allocations. If there are very many, the harness does not report each one."""
     played = native_played(comparison)
     return max(played.live, len(_live(played.events))) if played.complete and not comparison.unjudged else 0
 
@@ -66,9 +65,9 @@ def heap_use(comparison: Comparison, traced: Sequence[BlockEvent] | None = None)
 def find_lost(
     work: Workspace, program: NativeProgram, comparisons: Sequence[Comparison], driver: Driver
 ) -> tuple[dict[int, list[BlockEvent]], float]:
-    """Return the events of the cases of which a second run reports more, by case, and its CPU seconds.
+    """Run some cases again. Return the events of the cases of which this run reports more, and its CPU seconds.
 
-    They have `BlockEvent.lost_by` where memory was lost, and `HeapEvent.SCRATCH` where a call that must fail allocated.
+    The events have `BlockEvent.lost_by` for lost memory, and `HeapEvent.SCRATCH` if a call that must fail allocated.
     Raises `GraderError` when the grader's side breaks.
     """
     watched = [WATCH if _allocates_although_refused(comparison) else 0 for comparison in comparisons]
@@ -84,11 +83,10 @@ def find_lost(
 
 
 def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], checked: Checked) -> tuple[HeapUse, ...]:
-    """Return what the cases lost, with what only Valgrind reports.
+    """Return what the cases lost, with the allocations that only Valgrind reports.
 
-    A case that reached its end lost what was left under Valgrind. What Valgrind lists beyond that was lost in any of
-    the cases that it lists: it counts in each of them, because only a program that changes the harness's memory hides
-    it.
+    A case that reached its end lost what was left under Valgrind. If Valgrind lists more unfreed memory for some cases,
+    it counts in each of these cases, because only a program that changes the harness's memory can hide it.
     """
     confirmed = list(uses)
     ended = {number for number, comparison in enumerate(comparisons) if comparison.end is End.REACHED}
@@ -111,7 +109,7 @@ def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], che
 
 
 def _calls(comparison: Comparison, events: Sequence[BlockEvent]) -> list[str]:
-    """The calls that made the allocations that the case reported as left."""
+    """Return the calls that made the allocations which the harness reported as left."""
     operations = comparison.case.trace.operations
     makers = (event.allocated_by for event in _live(events))
     return [operations[maker].name for maker in makers if 0 <= maker < len(operations)]
@@ -119,9 +117,7 @@ def _calls(comparison: Comparison, events: Sequence[BlockEvent]) -> list[str]:
 
 def _allocates_although_refused(comparison: Comparison) -> bool:
     return comparison.end is End.REACHED and any(
-        ALLOCATED in difference.tags
-        for deviation in comparison.deviations
-        for difference in deviation.judgement.differences
+        ALLOCATED in difference.tags for judgement in comparison.wrong.values() for difference in judgement.differences
     )
 
 
@@ -152,14 +148,14 @@ _MOST_LEAKS = 4
 
 
 def stacks_of(comparisons: Sequence[Comparison], uses: Iterable[HeapUse]) -> Iterator[tuple[int, ...]]:
-    """Yield all stacks whose lines `symptoms`, `culprits` and `given_up` need."""
+    """Yield all stacks whose lines `symptoms`, `origins` and `given_up` need."""
     if any(_gives_up_in(comparison) is not None for comparison in comparisons):
         for comparison in comparisons:
             yield from (stack_of(call.called_at) for call in native_played(comparison).refused)
     for comparison, use in zip(comparisons, uses, strict=True):
         for event in use.events:
-            if event.event is HeapEvent.UNFILLED and not comparison.deviations:
-                continue  # a correct program may leave a table like this, and its line is not needed
+            if event.event is HeapEvent.UNFILLED and not comparison.wrong:
+                continue  # a correct program may leave such a table; its line is not needed
             yield stack_of(event.allocated_at)
             yield stack_of(event.freed_at)
             yield stack_of(event.caller)
@@ -170,9 +166,9 @@ def symptoms(
 ) -> dict[int, list[Symptom]]:
     """Return the symptoms by case; a case without any is left out."""
     by_case = {
-        number: [*_untold(comparison, use), *_misuses(comparison, use, lines), *_leaks(comparison, use, lines)]
+        number: [*_unreported(comparison, use), *_misuses(comparison, use, lines), *_leaks(comparison, use, lines)]
         for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True))
-        if use.events or use.lost or comparison.deviations
+        if use.events or use.lost or comparison.wrong
     }
     if checked is not None:
         for number, symptom in _reported(comparisons, checked):
@@ -182,30 +178,28 @@ def symptoms(
     return {number: own for number, own in by_case.items() if own}
 
 
-def culprits(
+def origins(
     comparisons: Sequence[Comparison], uses: Sequence[HeapUse], lines: Lines, checked: Checked | None
-) -> dict[Place, dict[str, Culprit]]:
-    """Return the lines behind differences, by the tags of these."""
-    by_place: dict[Place, dict[str, Culprit]] = {}
-    for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True)):
-        for deviation in comparison.deviations:
-            place = number, deviation.operation
-            own = _stores(place, checked) | _allocations(use, deviation.operation, lines)
-            if own:
-                by_place[place] = own
-    return by_place
+) -> dict[Place, dict[str, Origin]]:
+    """Return the lines behind differences, by place and by tag of the difference."""
+    by_place = {
+        (number, operation): _stores((number, operation), checked) | _allocations(use, operation, lines)
+        for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True))
+        for operation in comparison.wrong
+    }
+    return {place: by_tag for place, by_tag in by_place.items() if by_tag}
 
 
-def _stores(place: Place, checked: Checked | None) -> dict[str, Culprit]:
-    """The lines that Valgrind saw storing to shared memory, or copying it."""
+def _stores(place: Place, checked: Checked | None) -> dict[str, Origin]:
+    """Return the lines that stored to shared memory or copied it, as Valgrind reported them."""
     stores = checked.stores.get(place, ()) if checked is not None else ()
     copies = stores or (checked.copies.get(place, ()) if checked is not None else ())
     by_tag = {COPIED_MEMORY: copies, SHARED_MEMORY: stores}
-    return {tag: Culprit(lines=own, tool=Tool.MEMORY_CHECKER) for tag, own in by_tag.items() if own}
+    return {tag: Origin(lines=own, tool=Tool.MEMORY_CHECKER) for tag, own in by_tag.items() if own}
 
 
-def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culprit]:
-    """The lines of this operation's allocations: of those that it must not make, and of those that it must fill."""
+def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Origin]:
+    """Return the lines of allocations that this operation must not make, and of those that it must initialise."""
     own = [event for event in use.events if event.allocated_by == operation]
     needless = [event for event in own if event.event in (HeapEvent.SCRATCH, HeapEvent.LIVE)]
     unfilled = [event for event in own if event.event is HeapEvent.UNFILLED and event.operation == operation]
@@ -213,12 +207,12 @@ def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culpri
     for tag, events in ((ALLOCATED, needless), (UNFILLED, unfilled)):
         line = next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
         if line:
-            by_tag[tag] = Culprit(lines=line)
+            by_tag[tag] = Origin(lines=line)
     return by_tag
 
 
-def given_up(comparisons: Sequence[Comparison], lines: Lines) -> dict[Place, Named]:
-    """Return the refused calls of libc in operations that end badly, or refuse what they must do.
+def given_up(comparisons: Sequence[Comparison], lines: Lines) -> dict[Place, Origin]:
+    """Return the refused calls of libc in operations that end badly, or that refuse although they must work.
 
     A call is left out if an operation that is right makes it at the same line.
     """
@@ -227,44 +221,37 @@ def given_up(comparisons: Sequence[Comparison], lines: Lines) -> dict[Place, Nam
         for number, comparison in enumerate(comparisons)
         for call in native_played(comparison).refused
     ]
-    harmless = {(call.name, line) for number, call, line in calls if call.operation < _first_wrong(comparisons[number])}
+    harmless = {(call.name, line) for number, call, line in calls if call.operation < comparisons[number].first_wrong}
     sentences: dict[Place, dict[str, SourceLine | None]] = {}
     for number, call, line in calls:
         if call.operation == _gives_up_in(comparisons[number]) and (call.name, line) not in harmless:
             sentences.setdefault((number, call.operation), {})[refusal(call.name, line)] = line
     return {
-        place: Named(lines=tuple(filter(None, by_sentence.values())), sentence=" ".join(by_sentence), leads=True)
+        place: Origin(lines=tuple(filter(None, by_sentence.values())), sentence=" ".join(by_sentence), leads=True)
         for place, by_sentence in sentences.items()
     }
 
 
 def _gives_up_in(comparison: Comparison) -> int | None:
     """Return the first operation that goes wrong, if it does not return or refuses what the reference accepts."""
-    first = _first_wrong(comparison)
+    first = comparison.first_wrong
     ended = comparison.ended_at if comparison.end is End.ENDED else None
     return first if first in (ended, comparison.refused) else None
 
 
-def _first_wrong(comparison: Comparison) -> int:
-    """Return the number of operations before the first that goes wrong."""
-    return min((deviation.operation for deviation in comparison.deviations), default=comparison.ended_at)
-
-
 _COUNTED = {RELEASED_WRONGLY: {HeapEvent.BAD_FREE}, DAMAGED: {HeapEvent.BROKEN, HeapEvent.TOO_SMALL}}
-"""By the tag of a fault that the harness counts: the events that say more about it."""
+"""The events that say more about a fault that the harness counts, by the tag of the fault."""
 
 
-def _untold(comparison: Comparison, use: HeapUse) -> Iterator[Symptom]:
-    """Yield what the harness counted but did not report: a program may have written into the harness's memory."""
+def _unreported(comparison: Comparison, use: HeapUse) -> Iterator[Symptom]:
+    """Yield what the harness counted but did not report: the program may have written into the harness's memory."""
     reported = {event.event for event in use.events}
-    for deviation in comparison.deviations:
-        for difference in deviation.judgement.differences:
+    for number, judgement in comparison.wrong.items():
+        for difference in judgement.differences:
             for tag in _COUNTED.keys() & difference.tags:
                 if reported.isdisjoint(_COUNTED[tag]):
                     counted = f"{difference.field}: {difference.actual}"
-                    yield _unexplained(
-                        deviation.operation, Verdict.MEMORY_ERROR, tag, counted, at_origin=tag == DAMAGED
-                    )
+                    yield _unexplained(number, Verdict.MEMORY_ERROR, tag, counted, at_origin=tag == DAMAGED)
     if use.lost and HeapEvent.LIVE not in reported:
         last = len(comparison.case.trace.operations) - 1
         lost = _unexplained(last, Verdict.MEMORY_LEAK, "leak", f"allocations never freed: {use.lost_in_words}")
@@ -277,14 +264,14 @@ def _unexplained(operation: int, verdict: Verdict, kind: str, counted: str, *, a
 
 
 def _is_known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
-    """Whether Valgrind and the grader's own table of allocations report the same leak."""
+    """Return whether the grader's own table of allocations reports the same leak as Valgrind."""
     return symptom.verdict is Verdict.MEMORY_LEAK and any(
         other.verdict is Verdict.MEMORY_LEAK and _line(other) == _line(symptom) for other in others
     )
 
 
 def _line(symptom: Symptom) -> list[tuple[str, int]]:
-    """The innermost line without its function: Valgrind may not know the names of inlined functions."""
+    """Return the innermost line without its function: Valgrind may not know the names of inlined functions."""
     return [(line.file, line.line) for line in symptom.lines[:1]]
 
 
@@ -312,7 +299,7 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
 
 
 def _place_words(number: int, address: int, comparison: Comparison, lines: Lines, *, done_by: str) -> str:
-    """Say which call did it, and where, in words that begin with a space; "" if that is not known."""
+    """Say which call misused the memory, and where, in words that begin with a space; "" if that is not known."""
     line = next(iter(lines.get(stack_of(address), ())), None)
     return f" {done_by} {_call(number, comparison)} at {line}" if line is not None else ""
 
@@ -331,7 +318,7 @@ def _leaks(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sympt
         source = lines.get(stack_of(event.allocated_at), ())
         groups.setdefault((source, event.lost_by), []).append(event)
     whole = _lost_whole(comparison, use)
-    some = "at least " if use.lost > sum(map(len, groups.values())) else ""  # of very many a few are recorded
+    some = "at least " if use.lost > sum(map(len, groups.values())) else ""  # not all are recorded if there are many
     last = len(comparison.case.trace.operations) - 1
     for (source, lost_by), events in list(groups.items())[:_MOST_LEAKS]:
         yield Symptom(
@@ -347,7 +334,7 @@ def _leaks(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sympt
 
 
 def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lines) -> str:
-    """Say how much is left, where it was made, and what happened to it."""
+    """Say how much memory is left, where it was allocated, and what happened to it."""
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
@@ -362,7 +349,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
 
 
 def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
-    """Operations that lost everything they allocated, if that was more than one allocation."""
+    """Return the operations that lost everything that they allocated, if that was more than one allocation."""
     lost = Counter(event.allocated_by for event in _live(use.events))
     steps = native_played(comparison).steps
     return {
@@ -386,7 +373,7 @@ def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         yield case, _OF_CHECKER(operation=at, verdict=verdict, kind=kind, message=message, lines=lines)
     for error in checked.errors:
         yield error.case, _of_error(min(error.operation, last[error.case]), error)
-    # Valgrind prints an error of the same stack once, but counts each
+    # Valgrind counts each error, but prints errors with the same stack once
     printed = {(error.case, error.operation) for error in checked.errors}
     same = next((error for error in checked.errors if not error.leak), None)
     for place in checked.counted:
@@ -403,7 +390,7 @@ def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
 
 
 def _cut_off(checked: Checked) -> Iterator[tuple[int, int, Verdict, str, tuple[SourceLine, ...]]]:
-    """Yield the cases that crash, hang or diverge under Valgrind only: the operation, and what it does."""
+    """Yield (case, operation, verdict, what it does, lines) of cases that crash, hang or diverge only in Valgrind."""
     for case, at in checked.stopped.items():
         yield case, at, Verdict.RUN_TIME_ERROR, "crashes", ()
     for case, (at, lines) in checked.hung.items():

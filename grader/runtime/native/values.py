@@ -3,8 +3,8 @@
     value  := 1 | 2 int | 3 int int | 4 count int... | 5 text | 6 {text value} 0 | 7 {value} 0 | 8 pointer
     text   := length, then its bytes, with zeros up to a whole word
 
-So a value is null, an int, one of 64 bits, a list of ints, a text, an object, a list, or a pointer that cannot be
-followed. The last one is an unreadable part of the state, as in a record of a Python program.
+So a value is null, an int, an int of 64 bits, a list of ints, a text, an object, a list, or a pointer that cannot be
+followed. Such a pointer is an unreadable part of the state, as in a record of a Python program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from grader.core.plain import UNREADABLE
+from grader.core.model import UNREADABLE
 from reference.oracle import CannotGoOn
 
 _CLOSE, _NULL, _INT, _LONG, _INTS, _TEXT, _OBJECT, _LIST, _UNREADABLE = range(9)
@@ -26,7 +26,7 @@ _POINTERS = {
     4: "a pointer to freed memory",
     5: "a pointer to what is already used elsewhere",
 }
-"""The kinds of pointers in harness.h that lead to nothing that can be read."""
+"""The kinds of pointers in harness.h that lead to nothing that can be read, in words."""
 _KINDS = dict(zip(_POINTERS.values(), ("stray", "small", "freed", "shared"), strict=True))
 _WORD = 4
 _MOST_DEPTH = 32
@@ -42,14 +42,14 @@ def encode(value: object) -> bytes:
 
 
 def decode(record: bytes) -> Any:
-    """Return the plain values of a record. Raises `CannotGoOn` for bytes that are none."""
+    """Return the plain values of a record. Raises `CannotGoOn` for bytes that are not a record."""
     return _Reader(record).whole()
 
 
 def offsets(record: bytes) -> dict[tuple[str, ...], int]:
-    """Return the number of the word of each value by its path: of an int the int, of another what says its kind.
+    """Map the path of each value to the index of a word of the record: for an int its own word, else the kind's.
 
-    Raises `CannotGoOn` for bytes that are no record.
+    Raises `CannotGoOn` for bytes that are not a record.
     """
     reader = _PlacesReader(record)
     reader.whole()
@@ -57,7 +57,7 @@ def offsets(record: bytes) -> dict[tuple[str, ...], int]:
 
 
 def is_pointer(value: object) -> bool:
-    """Return whether a value stands for a pointer that leads to nothing that can be read."""
+    """Return whether a value is a pointer that leads to nothing that can be read."""
     return value is None or value in [{UNREADABLE: text} for text in _KINDS]
 
 
@@ -140,7 +140,7 @@ class _Reader:
     def _text(self, length: int) -> str:
         content = self._run(-(-length // _WORD)).tobytes()
         if any(content[length:]):
-            raise ValueError("something stands behind a text")
+            raise ValueError("a text is followed by other bytes than zeros")
         return content[:length].decode()
 
     def _value(self, path: tuple[str, ...], kind: int) -> object:
@@ -155,7 +155,7 @@ class _Reader:
         if kind == _OBJECT:
             members: dict[str, object] = {}
             for name, value in self._members(path):
-                members.setdefault(name, value)  # a name that comes twice is that of its first value
+                members.setdefault(name, value)  # if a name occurs twice, the first value counts
             return members
         if kind == _TEXT:
             return self._text(self._next())
@@ -185,7 +185,7 @@ class _Reader:
 
 
 class _PlacesReader(_Reader):
-    """Notes besides where values stand."""
+    """Reads the values of a record, and notes their places."""
 
     def __init__(self, record: bytes) -> None:
         super().__init__(record)

@@ -1,16 +1,16 @@
-"""A lab's driver: the file that makes the calls of an assignment, and reads what a submission has after each.
+"""A lab's driver: the file that makes the calls of an assignment, and reads the state of a submission after each.
 
-Nothing else describes the calls. The harness executes the file beside the submission, which it imports as `submission`,
-and a reproduction has those of its functions that a case needs. Here it is read as a text: what case files may write
-follows from the signatures.
+Nothing else describes the calls. The harness executes the file next to the submission, which the driver imports as
+`submission`. A reproduction contains the functions of the driver that a case needs. The grader reads the file as a
+text: what case files may write follows from the signatures.
 
-Its public functions are the operations, but `read(world)`, which returns a function for each part of the state. The
-docstring of an operation is the handout's name for its part; one without is of the same part as the one above it. An
-annotation is a type, or a name for `Annotated[TYPE, ...]` with the bounds of a number, or with words for what must be
-written, and for a word its pattern. An object is `Annotated[Any, "ATTRIBUTE"]`, with bounds if it has a number: a case
-file has its place in that list or dict of the world, and the function gets the object. What an operation returns as
-`Annotated[Any, FUNCTION]` is read by that function of the driver, called with the world too; further marks are how it
-refuses: `Annotated[KIND, None, ValueError]`.
+Its public functions are the operations, except `read(world)`, which returns a function for each part of the state. The
+docstring of an operation names the part of the handout; without one, the part is that of the operation above. An
+annotation is a type, or a name for `Annotated[TYPE, ...]`. The further marks are the bounds of a number, or words for
+what must be written, and for a word its pattern. An object is `Annotated[Any, "ATTRIBUTE"]`, with bounds if it has a
+number: a case file has the object's index or key in that attribute of the world, and the function gets the object. If
+an operation returns `Annotated[Any, FUNCTION]`, that function of the driver reads the value; its arguments are the
+world and the value. Further marks say how an operation refuses: `Annotated[KIND, None, ValueError]`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functools import cache, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Annotated, Any, get_args, get_origin
 
-from grader.core.case import EVERY, JsonValue, Number, Signature, Word
+from grader.core.case import EVERY, NOT_WRITTEN, JsonValue, Number, Signature, Word
 from reference.operation import Argument
 
 _ITS = "submission"
@@ -35,48 +35,48 @@ _TYPES = {"typing", "collections.abc", "__future__"}
 _MOST = 1 << 62
 _REPLY = JsonValue("reply", "JSON without spaces")
 _WANTED = {bool: "true or false", list[int]: "a list of numbers such as [1,2]"}
-"""What must be written, where the driver does not say it."""
+"""Words for what must be written, for types for which the driver does not say it."""
 
 
 class _WordOrJson(JsonValue):
-    """A value that may also be a bare word."""
+    """A value that is JSON or a bare word."""
 
     def read(self, word: str) -> Argument:
-        """Return the value. Raises `ValueError` for another one than wanted."""
+        """Return the value of a word of a case file. Raises `ValueError` for an unwanted value."""
         return word if word.isidentifier() else super().read(word)
 
 
 Objects = tuple[str, bool]
-"""Objects of a submission that a case file names by their places: the attribute of `World` that has them, and whether
-it names several."""
+"""Objects of a submission that a case file names by index or key: the attribute of `World` that has them, and whether
+the argument names several objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonDriver:
-    """What is known of a driver without executing it."""
+    """What the text of a driver says, without executing the driver."""
 
     text: str
     module: str
     """The module that students submit."""
     demanded: tuple[str, ...]
-    """The names that it must define: those that the driver uses."""
+    """The names that the module must define, because the driver uses them."""
     operations: Mapping[str, Signature]
     takes: Mapping[str, tuple[Objects | None, ...]]
-    """For each argument of an operation the objects that it stands for."""
+    """For each argument of an operation, the objects that it names; None for a plain value."""
     gives: Mapping[str, str]
-    """The functions that read what operations return."""
+    """By operation, the name of the function that reads its return value."""
     reads: tuple[str, ...]
-    """The parts of the state."""
+    """The names of the parts of the state that the driver reads."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Modules that submissions may import besides the standard library: their texts by name."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """The name in the state that each facet is in; one that is not in `reads` was derived (see `play.Derive`)."""
+    """By facet, the name of its part of the state. A part that is not in `reads` is derived (see `play.Derive`)."""
     every: int = EVERY
-    """Of random traces the state is read after so many operations."""
+    """The state of random traces is read after every group of this many operations."""
 
     @classmethod
     def of(cls, text: str, **others: Any) -> PythonDriver:
-        """Read a driver; `others` are the fields that its text does not say."""
+        """Read a driver; `others` are the fields that do not follow from its text."""
         operations, takes, gives = dict[str, Signature](), dict[str, tuple[Objects | None, ...]](), dict[str, str]()
         tree, task = tree_of(text), ""
         for name, function in _stubs(text).items():
@@ -112,7 +112,7 @@ class PythonDriver:
         return f"{self.module}.py"
 
     def calling(self, names: Collection[str]) -> frozenset[str]:
-        """Return the operations that themselves call something of these names."""
+        """Return the operations that directly call a function with one of these names."""
         functions = {node.name: node for node in tree_of(self.text).body if isinstance(node, ast.FunctionDef)}
         return frozenset(
             name
@@ -122,7 +122,7 @@ class PythonDriver:
         )
 
     def excerpt(self, names: Collection[str]) -> str:
-        """Return the text of these functions, and of what they need."""
+        """Return the text of these functions, and of all definitions that they need."""
         defined = {node: _defined(node) for node in tree_of(self.text).body}
         needed, reached = set[str](), set(names)
         while reached - needed:
@@ -136,8 +136,8 @@ class PythonDriver:
         return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip() + "\n"
 
     def in_harness(self) -> dict[str, object]:
-        """Return what the harness knows of it."""
-        words = {word for call in self.operations.values() for word in call.refusals}
+        """Return what the harness needs of the driver."""
+        words = {NOT_WRITTEN, *(word for call in self.operations.values() for word in call.refusals)}
         return {
             "code": _code(self.text),
             "takes": {name: places for name, places in self.takes.items() if any(places)},
@@ -147,7 +147,7 @@ class PythonDriver:
         }
 
     def imports(self) -> list[str]:
-        """Return the modules that it and the given modules import, the given ones included."""
+        """Return the modules that the driver and the given modules import, and the given modules."""
         statements = [*_run(self.text), *(node for text in self.given.values() for node in tree_of(text).body)]
         nodes = [node for statement in statements for node in ast.walk(statement)]
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -176,18 +176,18 @@ def _code(text: str) -> CodeType:
 
 
 def _run(text: str) -> list[ast.stmt]:
-    """The statements of a driver that the harness executes."""
+    """Return the statements of a driver that the harness executes."""
     types = [node for node in tree_of(text).body if isinstance(node, ast.ImportFrom) and node.module in _TYPES]
     return [node for node in tree_of(text).body if node not in types and not _is_kind(node)]
 
 
 def _is_kind(node: ast.stmt) -> bool:
-    """Whether a statement gives a name to a kind of values."""
+    """Return whether a statement gives a name to an annotation, such as Count = Annotated[int, 0, 9]."""
     return isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Annotated[")
 
 
 def _defined(node: ast.stmt) -> set[str]:
-    """The names that a statement of a driver defines."""
+    """Return the names that a statement of a driver defines."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name for alias in node.names}
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -197,7 +197,7 @@ def _defined(node: ast.stmt) -> set[str]:
 
 @cache
 def _stubs(text: str) -> dict[str, FunctionType]:
-    """The operations of a driver without their bodies: nothing must be there but what annotations name."""
+    """Return the operations of a driver without their bodies, so that only what annotations name must be defined."""
     space: dict[str, Any] = {"Annotated": Annotated, "Any": Any, "World": object}
     body = [copy.copy(node) for node in tree_of(text).body if _is_kind(node) or isinstance(node, ast.FunctionDef)]
     for node in body:
@@ -209,7 +209,7 @@ def _stubs(text: str) -> dict[str, FunctionType]:
 
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type, and what else is said of it."""
+    """Return the type of an annotation, and its further marks."""
     return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
@@ -220,7 +220,7 @@ def _objects(hint: Any) -> Objects | None:
 
 
 def _argument(name: str, hint: Any) -> Number | JsonValue | Word:
-    """How an argument is written."""
+    """Return how a case file writes an argument."""
     kind, marks = _split(hint)
     objects = _objects(hint)
     if objects is not None:
@@ -235,7 +235,7 @@ def _argument(name: str, hint: Any) -> Number | JsonValue | Word:
 
 
 def _fits(kind: Any, value: Argument) -> bool:
-    """Whether a value of a case file is of a type."""
+    """Return whether a value of a case file has a type."""
     kinds = get_args(kind)
     if get_origin(kind) is list:
         return isinstance(value, tuple) and all(_fits(kinds[0], each) for each in value)
@@ -245,5 +245,5 @@ def _fits(kind: Any, value: Argument) -> bool:
 
 
 def _refusal(mark: Any) -> str:
-    """How a reply that refuses is written: a value, or the name of an error class."""
+    """Return how a case file writes a reply that refuses: a value, or the name of an error class."""
     return mark.__name__ if isinstance(mark, type) else json.dumps(mark)

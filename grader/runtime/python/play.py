@@ -11,14 +11,17 @@ from functools import partial
 from typing import Any
 
 from grader.core.case import Case, Generated, listed, pack
-from grader.core.errors import TooBusy
 from grader.core.verdict import SourceLine, Verdict, Visibility
-from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
-from grader.runtime.protocol import Program
-from grader.runtime.python.build import PythonProgram
+from grader.runtime.protocol import (
+    NO_TIME,
+    Ending,
+    Played,
+    PlayedStep,
+    Replayed,
+)
 from grader.runtime.python.driver import PythonDriver
-from grader.runtime.python.process import PythonFrame, decoded, ending, frames, lines_of, run
-from grader.runtime.runs import by_visibility
+from grader.runtime.python.process import PythonFrame, PythonProgram, decoded, ending, frames, lines_of, run
+from grader.runtime.runs import by_visibility, printed_by
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
@@ -29,9 +32,8 @@ _MOST_PROCESSES = 3
 _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
-_MOST_OUTPUT = 2000
 _MOST_DERIVING = 30.0
-"""CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
+"""The most CPU seconds to derive the records of all cases; those of a right program take a few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +42,38 @@ class DerivedStep:
 
     record: dict[str, Any]
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By the name that a part has in the state."""
+    """The submission's lines, by the name of the part of the state."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What pictures show besides; nothing of it is judged."""
+    """Further facts for pictures; they are not judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A case, as far as it can be judged."""
+    """The steps of a case that can be judged."""
 
     steps: Sequence[DerivedStep]
     stopped: str = ""
-    """Why the operation behind the last step cannot be judged; "" where all can."""
+    """Why the operation after the last step cannot be judged; "" if all can."""
     lines: tuple[int, ...] = ()
-    """The submission's lines that this is about."""
+    """The submission's lines that caused the stop."""
 
 
 Derive = Callable[[Sequence[Operation], Sequence[Mapping[str, Any]]], Derived]
-"""Makes the records that are judged of the operations of a case and the records that a program sent. These may be
-anything: whatever is wrong with them is a step's or `Derived.stopped`, never an exception."""
+"""Makes the records to judge, from a case's operations and the records that a program sent. The program may send
+anything: what is wrong with its records becomes part of a step or `Derived.stopped`, never an exception."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """What one attempt at a case sent."""
+    """What was received in one attempt at a case."""
 
     records: list[bytes] = field(default_factory=list)
     derive_trace: Callable[[int, bytes], bytes] | None = None
-    """Returns the digest of a trace whose records are not what is judged."""
+    """Returns the digest of a trace, if the trace's records must be derived before they are judged."""
     digests: dict[int, bytes] = field(default_factory=dict)
-    """Of random traces, by their places: SHA-256 of all their records."""
-    error: dict[str, Any] | None = None
-    asked: dict[str, Any] | None = None
-    end: dict[str, Any] | None = None
-    dropped: dict[str, Any] | None = None
+    """SHA-256 of all records of a random trace, by the trace's number."""
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the harness reported once in the case, by the kind of its frame (harness/play.py)."""
 
     def take(self, frame: PythonFrame) -> None:
         if frame.kind == "S":
@@ -85,26 +85,23 @@ class _Heard:
                 self.digests[place] = hashlib.sha256(records).digest()
             else:
                 self.digests[place] = self.derive_trace(place, bytes(records))
-        elif frame.kind == "X" and self.error is None:
-            self.error = decoded(frame.body)
-        elif frame.kind == "H":
-            self.asked = decoded(frame.body)
-        elif frame.kind == "N":
-            self.dropped = decoded(frame.body)
-        elif frame.kind == "E":
-            self.end = decoded(frame.body)
+        elif frame.kind == "X":
+            self.reports.setdefault("X", decoded(frame.body))
+        elif frame.kind in ("H", "N", "E"):
+            self.reports[frame.kind] = decoded(frame.body)
 
 
 def line_of(number: int, operations: Iterable[Operation]) -> dict[str, object]:
-    """Return the message of a plan for a case."""
+    """Return the message that makes the harness play a case with these operations."""
     return {"case": number, "operations": listed(operations)}
 
 
-def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
-    """Yield the messages of a plan for a case: random traces come in parts."""
+def _plan(number: int, case: Case, variants: Sequence[bytes]) -> Iterator[dict[str, object]]:
+    """Yield the messages that make the harness play a case; a case of random traces is played in parts."""
     generated = case.generated
     if generated is None:
-        yield line_of(number, case.trace.operations)
+        line = line_of(number, case.trace.operations)
+        yield {**line, "variant": variants[number]} if variants else line
         return
     packed, lengths = generated.packed or tuple(map(pack, generated.traces)), [*map(len, generated.traces)]
     for first in range(0, len(packed), _TOGETHER):
@@ -115,7 +112,7 @@ def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
 
 @dataclass(slots=True)
 class _Deriving:
-    """Derives records (see `Derive`), as long as there is time: its own, which the submission's budget does not pay."""
+    """Derives records (see `Derive`), within its own time limit: the submission's budget is not charged."""
 
     derive: Derive
     file: str
@@ -123,7 +120,7 @@ class _Deriving:
     spent: float = 0.0
 
     def case(self, case: Case, records: Sequence[bytes]) -> tuple[list[PlayedStep], Ending | None]:
-        """Return the steps of a case as they are judged; with an ending where one of them cannot be."""
+        """Return the steps of a case that are judged, and an ending if one of them cannot be judged."""
         operations = case.trace.operations
         derived = self._derived(operations, [decoded(record) for record in records])
         if derived is None:
@@ -142,7 +139,7 @@ class _Deriving:
         )
 
     def trace(self, case: Case, place: int, records: bytes) -> bytes:
-        """Return the digest of a random trace as it is judged; "" where it cannot be."""
+        """Return the digest of a random trace's derived records; b"" if the trace cannot be judged."""
         generated = case.generated
         sent = decoded(b'{"all":%b}' % records).get("all")
         if generated is None or place >= len(generated.traces) or not isinstance(sent, list):
@@ -166,7 +163,7 @@ class _Deriving:
 
 
 def _canonical(step: DerivedStep) -> bytes:
-    """The bytes of a derived record; none for one that is nested too deep to be written."""
+    """Return the bytes of a derived record; b"" for one that is nested too deeply."""
     try:
         return text_of(step.record).encode()
     except RecursionError:
@@ -175,21 +172,23 @@ def _canonical(step: DerivedStep) -> bytes:
 
 def play(
     work: Workspace,
-    program: Program,
+    program: PythonProgram,
     cases: Sequence[Case],
     *,
     driver: PythonDriver,
     derive: Derive | None = None,
+    variants: Sequence[bytes] = (),
 ) -> Replayed:
-    """Play all cases, each in a process of its own. Raises `TooBusy` when the machine is too busy to tell anything.
+    """Play all cases, each in a process of its own.
 
-    `derive` makes the records that are judged of those that the program sent.
+    `derive` makes the records to judge, from those that the program sent. `variants` has for each case the text that is
+    executed instead of the program's; empty if it is always the program's. Raises `TooBusy` if the machine is so busy
+    that nothing is known about the program.
     """
     budget = work.budget
     deriving = _Deriving(derive, driver.file, budget) if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
-    modules = program.modules if isinstance(program, PythonProgram) else ()
     most, paid = _time_left(program, cases, budget), budget.paid
     budget.leave_out(most)
     for numbers in by_visibility(cases, range(len(cases))):
@@ -197,22 +196,14 @@ def play(
         for _ in range(_MOST_PROCESSES):
             if not left:
                 break
-            lines = [line for number in left for line in _plan(number, cases[number])]
+            lines = [line for number in left for line in _plan(number, cases[number], variants)]
             total = max(0.1, most - (budget.paid - paid))
-            done = run(
-                work,
-                program.content,
-                driver,
-                lines,
-                modules=modules,
-                total=total,
-            )
-            if done.timed_out and not done.silent:
-                raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
+            done = run(work, program, driver, lines, total=total)
+            printed = printed_by(done)
             spent += done.cpu_seconds
             begun = _listen(done, heard, {number: cases[number] for number in left}, deriving)
             if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
-                output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]
+                output += printed
             left = [number for number in left if number not in begun]
     budget.traces = max(0.0, most - (budget.paid - paid))
     budget.leave_out(-budget.traces)
@@ -222,26 +213,23 @@ def play(
     return Replayed(played=played, output=output, cpu_seconds=spent)
 
 
-def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float:
-    """Return the seconds that playing may still take: for all cases at first, then what they left.
+def _time_left(program: PythonProgram, cases: Sequence[Case], budget: Budget) -> float:
+    """Return the seconds that playing may still take: at first those for all cases, later the seconds that are left.
 
-    What each process needs to import the module is given besides.
+    The time in which each process imports the module is added.
     """
     if budget.traces is not None:
         return budget.traces
     limits = budget.limits
     traces = sum(1 if case.generated is None else len(case.generated.traces) for case in cases)
-    most = limits.python_replay + limits.python_trace * traces
-    if not isinstance(program, PythonProgram):
-        return most
     processes = sum(1 if case.generated is None else -(-len(case.generated.traces) // _TOGETHER) for case in cases)
-    return most + program.import_seconds * processes
+    return limits.python_replay + limits.python_trace * traces + program.import_seconds * processes
 
 
 def _listen(
     done: Completed, heard: dict[int, _Heard], wanted: Mapping[int, Case], deriving: _Deriving | None
 ) -> set[int]:
-    """Take down what a harness sent, and return the cases that it began; a second attempt replaces the first."""
+    """Record what a harness sent, and return the cases that it began. A second attempt replaces the first."""
     begun: set[int] = set()
     for frame in frames(done.channels[0]):
         if frame.case not in wanted:
@@ -253,20 +241,20 @@ def _listen(
         elif frame.case in begun:
             heard[frame.case].take(frame)
     for number in begun:
-        if heard[number].end is None and (done.slow or done.silent or done.large):
-            heard[number].end = {"large": True} if done.large else {"no_time": True}
+        if done.slow or done.silent or done.large:
+            heard[number].reports.setdefault("E", {"large": True} if done.large else {"no_time": True})
     return begun
 
 
 def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | None, *, slow: bool) -> Played:
-    """Return what was observed of a case; one that no process began had no time, perhaps for a slow import."""
+    """Return what was observed of a case. If no process began it, no time was left for it."""
     operations = case.trace.operations
-    heard = heard or _Heard(end={"no_time": True})
+    heard = heard or _Heard(reports={"E": {"no_time": True}})
     records, stopped = heard.records[: len(operations)], None
     steps = [PlayedStep(record=record) for record in records]
     if deriving is not None and records:
         steps, stopped = deriving.case(case, records)
-    played = Played(case, steps=steps, dropped=lines_of((heard.dropped or {}).get("lines"), file))
+    played = Played(case, steps=steps, dropped=lines_of(heard.reports.get("N", {}).get("lines"), file))
     if case.generated is not None:
         right = enumerate(case.generated.digests)
         played.failing = tuple(place for place, digest in right if heard.digests.get(place) != digest)
@@ -274,5 +262,5 @@ def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | N
         played.bad_end = stopped
     elif len(steps) < len(operations):
         call = operations[len(steps)].name
-        played.bad_end = ending(call, file, error=heard.error, asked=heard.asked, end=heard.end or {}, slow_import=slow)
+        played.bad_end = ending(call, file, heard.reports, slow_import=slow)
     return played

@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from grader.core.errors import CannotStart
 from grader.core.verdict import EXCEPTION, REFUSED, SourceLine, Verdict
-from grader.runtime.observation import NO_TIME, Ending
+from grader.runtime.protocol import NO_TIME, Ending, Program
 from grader.runtime.python.driver import PythonDriver, module_code
 from grader.system import sandbox
 from grader.system.folders import closed_folders
@@ -33,7 +33,7 @@ from grader.system.sandbox import RUN_LIMITS, Limits, Workspace
 OWN = os.path.realpath(sys.executable)
 """The interpreter that runs the grader."""
 _PLACES = ("/usr/local/bin", "/usr/bin")
-"""Where an interpreter that every user may run is looked for."""
+"""Folders in which to look for an interpreter that every user may run."""
 
 _HARNESS = Path(__file__).parent / "harness"
 _HEAD = struct.Struct(">BII")
@@ -42,13 +42,22 @@ _STARTING = 1.0
 _VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 _OPTIONS = ("-s", "-S", "-P", "-B")
 _TRIED = b"import select, struct"
-"""What an interpreter must be able to do: import a module of Python and one of C. More would take more time."""
+"""A program that an interpreter must be able to run: it imports a module in Python and one in C."""
 _CHILD_SECONDS = 3
 """CPU seconds after which the kernel ends a child, whatever else fails."""
 _ANSWER = 0.1
-"""Seconds for an answer to where a program is."""
+"""The seconds for a child's answer when it is asked where its program is."""
 _MOST_BYTES = 8 << 20
-"""Of all messages of one child."""
+"""The most bytes of all messages of one child."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonProgram(Program):
+    """A module that can be executed, and the modules that must be imported for it."""
+
+    modules: tuple[str, ...] = ()
+    import_seconds: float = 0.0
+    """The seconds in which the module computes or sleeps while it is executed."""
 
 
 class PythonFrame(NamedTuple):
@@ -63,8 +72,8 @@ class PythonFrame(NamedTuple):
 def interpreter() -> str:
     """Return the interpreter that runs submissions: the grader's own, without its packages, if it works in the sandbox.
 
-    If it does not, as in a folder that only root may enter, return one of the same minor version: its bytecode is the
-    same. Raises `CannotStart` when there is none.
+    If it does not work, as in a folder that only root may enter, return one of the same minor version, which has the
+    same bytecode. Raises `CannotStart` if there is none.
     """
     trouble = _trouble(OWN)
     if not trouble:
@@ -82,7 +91,7 @@ def interpreter() -> str:
 
 
 def _trouble(program: str) -> str:
-    """Return why this interpreter does not run our bytecode in the sandbox; "" if it does."""
+    """Return why this interpreter does not run the harness's bytecode in the sandbox; "" if it does."""
     with sandbox.workspace(tools=(program,)) as work:
         work.add("tried.pyc", _bytecode(_TRIED, "tried.py"))
         # `env`, which is everywhere, says itself why a program does not start
@@ -96,28 +105,26 @@ def _trouble(program: str) -> str:
 
 def run(
     work: Workspace,
-    source: bytes,
+    program: PythonProgram,
     driver: PythonDriver,
     lines: Iterable[Mapping[str, object]],
     *,
-    modules: Iterable[str] = (),
     check: bool = False,
     total: float,
 ) -> Completed:
-    """Run one harness on a source with these messages of its plan, at most `total` seconds of its own time."""
-    limits, pace = work.budget.limits, work.budget.pace
-    names, program = tuple(modules), interpreter()
+    """Run one harness on a program, and send it these messages (`lines`). `total`: the most seconds of its own time."""
+    limits, pace, python = work.budget.limits, work.budget.pace, interpreter()
     header = {
         "check": check,
         "every": driver.every,
         "module": driver.module,
         "file": driver.file,
-        "source": source,
+        "source": program.content,
         "driver": driver.in_harness(),
         "demanded": list(driver.demanded),
         "given": {name: module_code(text, f"{name}.py") for name, text in driver.given.items()},
-        "imports": [*names, *driver.imports()],
-        "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *driver.given}),
+        "imports": [*program.modules, *driver.imports()],
+        "imports_allowed": sorted({*(name.partition(".")[0] for name in program.modules), *driver.given}),
         "limits": {
             "operation": limits.python_operation * pace,
             "least": limits.python_least * pace,
@@ -134,7 +141,7 @@ def run(
     plan = b"".join(map(_message, (header, *lines)))
     patience = total + _STARTING
     return work.run(
-        lambda ends: [program, *_OPTIONS, "play.pyc", *map(str, ends)],
+        lambda ends: [python, *_OPTIONS, "play.pyc", *map(str, ends)],
         limits=replace(
             RUN_LIMITS,
             silent_seconds=patience,
@@ -150,25 +157,31 @@ def run(
 
 
 def _message(value: Mapping[str, Any]) -> bytes:
-    """A message of the feed, as harness/play.py reads it."""
+    """Return a message for the harness, in the format in which harness/play.py reads FEED."""
     content = marshal.dumps(dict(value))
     return _LENGTH.pack(len(content)) + content
 
 
 @cache
 def _harness() -> dict[str, bytes]:
-    """The files of the harness, compiled: the interpreter would otherwise compile them at every start, in 7 ms."""
+    """Return the harness's files, compiled: otherwise the interpreter would compile them at each start, in 7 ms."""
     return {f"{path.stem}.pyc": _bytecode(path.read_bytes(), path.name) for path in sorted(_HARNESS.glob("*.py"))}
 
 
 def _bytecode(source: bytes, name: str) -> bytes:
-    """The content of a .pyc file whose source nobody looks for: magic number, flags, time, size and code."""
+    """Return the content of a .pyc file without a source file: magic number, flags, time, size and code."""
     code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
+def python_program(program: Program) -> PythonProgram:
+    """Return the same program, typed as one that this runtime's build made."""
+    assert isinstance(program, PythonProgram)
+    return program
+
+
 def frames(content: bytes) -> Iterator[PythonFrame]:
-    """Yield the frames of a channel; what is cut off at its end is no frame."""
+    """Yield the frames of a channel; an incomplete frame at the end is left out."""
     at = 0
     while at + _HEAD.size <= len(content):
         kind, case, length = _HEAD.unpack_from(content, at)
@@ -180,7 +193,7 @@ def frames(content: bytes) -> Iterator[PythonFrame]:
 
 
 def decoded(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; {} where a program sent something else."""
+    """Return the JSON object in a body; {} if a program sent something else."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -189,15 +202,15 @@ def decoded(body: bytes) -> dict[str, Any]:
 
 
 _MEGABYTES = 192
-"""The memory of a program; cage.py sets it."""
+"""The limit of a program's memory, which cage.py sets."""
 _MOST_LINES = 16
 _MOST_LINE = 10**6
 _MOST_CHARACTERS = 300
 _LEFT, _STUMBLED = 1, 2
-"""Exit codes of a child that reported an error, and of one in which the harness could not go on."""
+"""Exit codes of a child that reported an error, and of a child in which the harness could not continue."""
 
 _OF_A_DRIVER = "BufferError"
-"""What functions of a driver raise for an error that is no refusal, with its name and message as their message."""
+"""Functions of a driver raise this for an error that is not a refusal. Its message has the error's name and message."""
 
 _PHRASES = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
@@ -217,15 +230,15 @@ _WAITING = {
 
 
 def _refused(event: str) -> str:
-    """What a program does that no program may do, by the name of an audit event or a function."""
+    """Return the words for a refused action, by the name of its audit event or function."""
     why = "a graded program opens no file or socket, and starts no program or thread"
     return _WAITING.get(event, f"calls {event}, which is refused: {why}")
 
 
 def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
-    """Return the lines of a stack that a child reported, the innermost call first; what is no line is left out.
+    """Return the lines of a stack that a child reported, the innermost call first. Other entries are left out.
 
-    A child reports the called method first.
+    A child reports the outermost call first.
     """
     if not isinstance(entries, list):
         return ()
@@ -238,37 +251,31 @@ def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[So
     return tuple(lines[::-1])
 
 
-def ending(
-    call: str,
-    file: str,
-    *,
-    error: dict[str, Any] | None,
-    asked: dict[str, Any] | None,
-    end: dict[str, Any],
-    slow_import: bool = False,
-) -> Ending:
-    """Describe the end of a case in `call`.
+def ending(call: str, file: str, reports: Mapping[str, dict[str, Any]], *, slow_import: bool = False) -> Ending:
+    """Describe how a case ended in `call`.
 
-    `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
+    `reports` has the harness's messages by kind: X: an error that the child reported; H: where the program was when its
+    time was used up; E: how the child ended. `slow_import`: the import takes most of the time of a short case.
     """
+    end = reports.get("E", {})
     if end.get("no_time"):
         sentence = "not run: calls that are far too slow used up the time for all cases"
         if slow_import:
             sentence = f"not run: importing {file} takes too long; put what computes or tests {_BELOW}"
         return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
     if end.get("hang"):
-        lines = lines_of(asked.get("lines"), file) if asked is not None else ()
+        lines = lines_of(reports.get("H", {}).get("lines"), file)
         if call == file:
             sentence = f"importing {file} takes more than two seconds: put what computes or tests {_BELOW}"
             return _ending("hang", sentence, lines, Verdict.TIME_LIMIT_EXCEEDED)
         return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
-    if error is not None:
-        return _error(call, file, error)
+    if "X" in reports:
+        return _error(call, file, reports["X"])
     return _ending(*_end_of_process(call, end))
 
 
 def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:
-    """Return kind and sentence for the end of a process that reported nothing."""
+    """Return the kind and the sentence of an ending, for a child that ended without a report."""
     if end.get("flood"):
         return "stopped", f"{call} leaves a state more than a thousand times larger than any correct one"
     if end.get("large"):
@@ -304,7 +311,7 @@ def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
         return _ending(EXCEPTION, f"{call} cannot be called, because an argument does not exist ({raised})", lines)
     if refused:
         return _ending(REFUSED, f"{call} {_refused(refused)}", lines)
-    if name == "FileNotFoundError" and message:  # the program's own, not that of a file
+    if name == "FileNotFoundError" and message:  # raised by the program itself: that of a missing file has no message
         return _ending(EXCEPTION, f"{call} raises {raised}", lines)
     kind = REFUSED if name in ("SystemExit", "FileNotFoundError") else EXCEPTION
     return _ending(kind, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)

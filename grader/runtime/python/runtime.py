@@ -1,25 +1,42 @@
-"""The runtime of Python submissions: a module is executed call by call, by the lab's driver."""
+"""The runtime of Python submissions: a module is executed call by call, by the lab's driver.
+
+Before it plays, a submission is checked: does it compile, and define what is demanded? The text is compiled, and then
+executed once, in processes of the sandbox. What fails there would fail in every case; it is reported once, with its
+line. A missing class or function costs what is judged by calling it, and the points for being complete: an unfinished
+file is not a file that cannot be imported. A file that defines nothing of what is demanded does not belong to this
+assignment.
+"""
 # ruff: noqa: ARG002 - the protocol has arguments that Python does not need
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from grader.core.case import Case
-from grader.core.errors import GraderError
-from grader.core.optional_stages import OptionalStage, OptionalStages
-from grader.core.verdict import Advice, Tool, Visibility
-from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Replayed
-from grader.runtime.protocol import Built, GradingOptions, Observations, Program, Runtime, Unplaced
-from grader.runtime.python import build as checking, play as playing, process
+from grader.core.errors import GraderError, OptionalStage, OptionalStages, TooBusy
+from grader.core.verdict import NOT_IMPORTED, Advice, Finding, SourceLine, Tool, Visibility
+from grader.runtime.protocol import (
+    Built,
+    Comparison,
+    GradingOptions,
+    Observations,
+    Played,
+    Program,
+    Replayed,
+    Runtime,
+    Unplaced,
+    build_finding,
+)
+from grader.runtime.python import process
 from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.lines import find_lines
-from grader.runtime.python.play import Derive
+from grader.runtime.python.play import Derive, play
+from grader.runtime.python.process import PythonProgram, decoded, ending, frames, run
 from grader.runtime.runs import measured_once, run_confirmed, timely
 from grader.system import sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
@@ -27,12 +44,11 @@ from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 
 _KNOWN_GOOD = b"pass\n"
-"""Every case of it ends with an error that the harness explains, so it shows that the harness works here."""
+"""A module without definitions: its cases end with an error that the harness explains, so the harness works here."""
 _DROPPED = "dropped"
 _IS_DROPPED = "what is written to this file is dropped when it is graded"
 _USUAL_SECONDS = 0.035
-"""CPU seconds that a usual machine takes to check a known-good module: one and a half times those of a server of
-2024."""
+"""CPU seconds that a usual machine takes to check a known-good module: 1.5 times those of a server of 2024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +57,10 @@ class PythonRuntime(Runtime):
 
     driver: PythonDriver
     derive: Derive | None = None
-    """Makes the records that are judged of those that a program sent; None: they are the same."""
+    """Makes the records to judge, from those that a program sent; None if the sent records are judged."""
+
+    language: ClassVar = "python"
+    plays_generated: ClassVar = True
 
     @property
     def source_name(self) -> str:
@@ -49,22 +68,12 @@ class PythonRuntime(Runtime):
         return self.driver.file
 
     @property
-    def language(self) -> str:
-        """The language's short name."""
-        return "python"
-
-    @property
-    def plays_generated(self) -> bool:
-        """It does."""
-        return True
-
-    @property
     def programs(self) -> tuple[str, ...]:
-        """The interpreter."""
+        """The interpreter, as the only program."""
         return (process.interpreter(),)
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The interpreter. If none works it is the grader's own, and whoever grades is told why."""
+        """Return the interpreter. If none works, return the grader's own: a grading then says why it does not work."""
         name, purpose = process.OWN, "runs submissions"
         with contextlib.suppress(GraderError):
             name = process.interpreter()
@@ -84,29 +93,33 @@ class PythonRuntime(Runtime):
         stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
-        return timely(work, self, lambda: checking.build(work, source, self.driver))
+        return timely(work, self, lambda: check(work, source, self.driver))
 
     def pace(self) -> float:
-        """Return what was measured when this interpreter was first used."""
+        """Return the pace that was measured when this interpreter was first used."""
         return measured_once(self.pace_now, process.interpreter().encode(), sys.version.encode())
 
     def pace_now(self) -> float:
-        """Check a known-good module."""
+        """Check a known-good module, and return the pace; see `Runtime.pace_now`."""
         with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
-            checking.build(work, _KNOWN_GOOD, self.driver)
+            check(work, _KNOWN_GOOD, self.driver)
             return pace_of(work.budget.paid * work.budget.pace, _USUAL_SECONDS)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Play all cases, each in a process of its own."""
+        run = partial(play, cases=cases, driver=self.driver, derive=self.derive)
+        own = process.python_program(program)
+        return run_confirmed(work, own, run, runtime=self, known_good=self.known_good)
 
-        def run(work: Workspace, program: Program) -> Replayed:
-            return playing.play(work, program, cases, driver=self.driver, derive=self.derive)
+    def play_variants(self, work: Workspace, programs: Sequence[Program], case: Case) -> Iterator[Played]:
+        """Play the case on each of the programs, in one harness."""
+        variants = [program.content for program in programs]
+        cases, own = [case] * len(programs), process.python_program(programs[0])
+        yield from play(work, own, cases, driver=self.driver, derive=self.derive, variants=variants).played
 
-        return run_confirmed(work, program, run, runtime=self, known_good=self.known_good)
-
-    def known_good(self, work: Workspace) -> Program:
-        """A module whose cases all end for a reason that the harness reports."""
-        return Program(content=_KNOWN_GOOD, source_name=self.source_name)
+    def known_good(self, work: Workspace) -> process.PythonProgram:
+        """Return a module without definitions: the harness reports why each case ends, unless the grader is broken."""
+        return process.PythonProgram(content=_KNOWN_GOOD, source_name=self.source_name)
 
     def inspect(
         self,
@@ -133,7 +146,91 @@ class PythonRuntime(Runtime):
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
         optional: OptionalStages,
+        quick: bool = False,
     ) -> Observations:
-        """Trace the operations that went wrong, to find the lines behind wrong states and replies."""
-        look = partial(find_lines, work, program, observed, unplaced, driver=self.driver)
+        """Trace the operations that went wrong, and others, to find the lines behind wrong states and replies."""
+        own = process.python_program(program)
+        look = partial(find_lines, work, own, observed, unplaced, driver=self.driver, compares=not quick)
         return optional.run(OptionalStage.LINES, look, otherwise=observed)
+
+
+_COMPILED, _EXECUTED = 0, 1
+"""The harness's numbers of the two parts of a check."""
+_SECONDS = 5.0
+_PROCESS = 0.01
+"""The seconds of a process that executes an empty module."""
+_SLOW = 0.02
+"""An import that takes more seconds counts as slow: some 150 cases would take 3 seconds more."""
+_SLOWEST = 2.0
+"""The seconds after which an import is ended. An import that forges messages may go on, but gets no time for it."""
+
+
+def check(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
+    """Check a submission. Its program is its text; `Built` has no program if something is wrong with the text."""
+    file = driver.file
+    program = PythonProgram(content=source, source_name=file)
+    done = run(work, program, driver, (), check=True, total=_SECONDS)
+    if done.timed_out and not done.silent:
+        raise TooBusy("the machine is too busy: a module was not checked in minutes, although it computed little")
+    seen = list(frames(done.channels[0]))
+    looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
+    findings = list(_of_the_text(looked, file))
+    taken = 0.0
+    missing: tuple[str, ...] = ()
+    late = done.slow or done.silent or looked is None
+    if not findings:
+        executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
+        if done.slow or done.silent or done.large:
+            executed["E"] = {"large": True} if done.large else {"hang": True}
+        findings = list(_of_the_module(executed, file, driver.demanded))
+        missing = _missing(executed, driver.demanded)
+        ended = executed.get("E", {})
+        late |= any(ended.get(reason) for reason in ("hang", "no_time"))
+        own = ended.get("own")  # seconds that the child computed or slept
+        taken = own / work.budget.pace if isinstance(own, float) else 0.0
+    modules, empty = (_names(looked or {}, key) for key in ("imports", "empty"))
+    importing = max(0.0, min(taken, _SLOWEST) - _PROCESS)
+    program = replace(program, modules=modules, begins_slowly=importing > _SLOW, import_seconds=importing)
+    return Built(
+        program=None if findings else program,
+        missing=missing,
+        unwritten=driver.calling(empty),
+        findings=tuple(findings),
+        stopped=bool(findings),  # nothing can be relaxed
+        late=late,
+        cpu_seconds=done.cpu_seconds,
+    )
+
+
+def _names(looked: Mapping[str, object], key: str) -> tuple[str, ...]:
+    names = looked.get(key)
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _of_the_text(looked: Mapping[str, object] | None, file: str) -> Iterator[Finding]:
+    if looked is None:
+        yield build_finding(
+            NOT_IMPORTED, f"{file} cannot be compiled: the compiler needs too much time or memory for it"
+        )
+        return
+    problems = looked.get("problems")
+    for line, column, message in problems if isinstance(problems, list) else ():
+        place = SourceLine(file=file, line=line, column=column)
+        yield build_finding(NOT_IMPORTED, message, source=(place,))
+
+
+def _of_the_module(executed: Mapping[str, dict[str, object]], file: str, demanded: Sequence[str]) -> Iterator[Finding]:
+    """Yield findings on a module that was executed; `executed` has the harness's reports by kind."""
+    if "D" not in executed:
+        end = ending(file, file, executed)
+        yield build_finding(NOT_IMPORTED, end.sentence, source=end.lines[::-1])
+        return
+    if len(missing := _missing(executed, demanded)) == len(demanded):
+        for name in missing:
+            yield build_finding(NOT_IMPORTED, f"{file} defines no {name}")
+
+
+def _missing(executed: Mapping[str, dict[str, object]], demanded: Sequence[str]) -> tuple[str, ...]:
+    """Return the demanded names that a module does not define."""
+    names = executed.get("C", {}).get("missing")
+    return tuple(name for name in demanded if name in names) if isinstance(names, list) else ()

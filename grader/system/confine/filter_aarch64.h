@@ -1,4 +1,4 @@
-/* Made by scripts/filter with libseccomp 2.5.4; what is refused, and why, stands in filters.py. */
+/* Made by scripts/filter with libseccomp 2.5.4; filters.py says what is refused, and why. */
 static struct sock_filter confine_filter[] __attribute__((unused)) = {
     {0x20, 0, 0, 0x00000004}, {0x15, 0, 117, 0xc00000b7}, {0x20, 0, 0, 0x00000000}, {0x15, 114, 0, 0x00000012},
     {0x15, 113, 0, 0x0000001a}, {0x15, 112, 0, 0x0000001e}, {0x15, 111, 0, 0x00000027}, {0x15, 110, 0, 0x00000028},

@@ -1,4 +1,4 @@
-/* Made by scripts/filter with libseccomp 2.5.4; what is refused, and why, stands in filters.py. */
+/* Made by scripts/filter with libseccomp 2.5.4; filters.py says what is refused, and why. */
 static struct sock_filter confine_filter[] __attribute__((unused)) = {
     {0x20, 0, 0, 0x00000004}, {0x15, 0, 123, 0xc000003e}, {0x20, 0, 0, 0x00000000}, {0x35, 0, 1, 0x40000000},
     {0x15, 0, 120, 0xffffffff}, {0x15, 118, 0, 0x0000001d}, {0x15, 117, 0, 0x00000029}, {0x15, 116, 0, 0x0000002a},

@@ -6,7 +6,6 @@ The filters are in the repository, so that every machine has them and no machine
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import errno
 import os
 import struct
@@ -37,7 +36,7 @@ _OPENS = {"open": 1, "openat": 2}
 """The index of the argument that holds the flags."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OF_DESCRIPTORS = (0, 1, 2, 3, 1030)
-"""Commands of fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC. Others affect whoever has the same file."""
+"""Commands of fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC. Others affect all users of the file."""
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW... flags of clone."""
 
@@ -58,8 +57,8 @@ _NEEDED = {
     "random numbers": "getrandom",
     "who it is": "getpid gettid getppid getuid geteuid getgid getegid",
 }
-"""All calls that the harness, libc's functions on open descriptors and a correct program need; memory natively only
-where gate.c lets it through."""
+"""All system calls that the harness, libc's functions on open descriptors and a correct program need. Natively, gate.c
+decides which calls for memory are allowed."""
 
 _INSTRUMENTS = {
     "its lock": "read",
@@ -69,8 +68,8 @@ _INSTRUMENTS = {
     "faccessat getcwd",
     "limits and the machine": "getrlimit prlimit64 uname sysinfo arch_prctl set_tid_address set_robust_list poll ppoll",
 }
-"""All further calls that Valgrind needs when the cases have begun, also to report an error that ends the program. Calls
-that wait in the kernel, such as membarrier and sync, are not among them."""
+"""All further system calls that Valgrind needs after the cases have begun, also to report an error that ends the
+program. Calls that wait in the kernel, such as membarrier and sync, are not allowed."""
 
 
 def _error(number: int) -> int:
@@ -99,14 +98,14 @@ class _CallRule(NamedTuple):
 
 
 class _CallFilter(NamedTuple):
-    """A filter: its rules, and the action for calls without a rule."""
+    """A filter of system calls: its rules, and the action for calls without a rule."""
 
     otherwise: int
     rules: tuple[_CallRule, ...]
 
 
 def _confined() -> Iterator[_CallRule]:
-    """Yield the rules for every program that is started, compilers too."""
+    """Yield the rules for every program that the launcher starts, compilers included."""
     for calls in _REFUSED.values():
         yield from map(_CallRule, calls.split())
     yield _CallRule("clone3", _error(errno.ENOSYS))  # a filter cannot see its flags; libc then uses clone
@@ -117,7 +116,7 @@ def _confined() -> Iterator[_CallRule]:
 
 
 def _instrumented() -> Iterator[_CallRule]:
-    """Yield the rules for Valgrind running student code; they allow only what the two need, and files to be read."""
+    """Yield the rules for Valgrind running student code. They allow what both need, and reading of files."""
     for calls in (*_NEEDED.values(), *_INSTRUMENTS.values()):
         yield from (_CallRule(call, _ALLOW) for call in calls.split())
     yield from _own_signals()
@@ -128,7 +127,7 @@ def _instrumented() -> Iterator[_CallRule]:
 
 
 def _natively() -> Iterator[_CallRule]:
-    """Yield the rules for a process in which a student's functions run natively; they allow only what it needs."""
+    """Yield the rules for a process in which a student's functions run natively. They allow only what it needs."""
     for calls in _NEEDED.values():
         yield from (_CallRule(call, _ALLOW) for call in calls.split())
     yield from _own_signals()
@@ -142,16 +141,14 @@ def _own_signals() -> Iterator[_CallRule]:
 
 
 def header(architecture: str) -> str:
-    """Return the header for one architecture. Raises `OSError` when libseccomp is missing."""
+    """Return the text of filter_ARCHITECTURE.h. Raises `OSError` if libseccomp is not installed."""
     filters = {
         "confine_filter": _CallFilter(_ALLOW, tuple(_confined())),
         "natively_filter": _CallFilter(_REFUSE, tuple(_natively())),
         "instrumented_filter": _CallFilter(_REFUSE, tuple(_instrumented())),
     }
     tables = [_table(name, _compiled(wanted, ARCHITECTURES[architecture])) for name, wanted in filters.items()]
-    comment = (
-        f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"
-    )
+    comment = f"/* Made by scripts/filter with libseccomp {version()}; filters.py says what is refused, and why. */"
     return "\n".join([comment, *tables])
 
 

@@ -1,8 +1,8 @@
-"""The launcher of every program that a workspace runs, bubblewrap around it, its user, and what this machine protects.
+"""The launcher of every program that a workspace runs, bubblewrap around it, its user, and this machine's protection.
 
 The launcher is confine.c. Bubblewrap leaves a program no other processes, no network, and no files but the system's and
 the private folder. Each grader process has an unused user id for its programs, so that no submission can see or signal
-another. Each kind of protection is tried, nothing is assumed.
+another. Each kind of protection is tried, never assumed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from grader.core.errors import BrokenTool, CannotStart, OutOfRoom
 from grader.system import process
 from grader.system.folders import cached, temporary_folder
-from grader.system.process import Patience
+from grader.system.process_tree import Patience
 
 _FIRST, _COUNT = 61_184, 64
 _PARENTS = ("/run", "/var/lib")
@@ -37,7 +37,7 @@ _SYSTEM_PATH = {"PATH": "/usr/bin:/bin"}
 _ROOT = Path(__file__).parents[3]
 _NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")
-_TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one of its own
+_TEMPORARY = Path("/tmp")  # noqa: S108 - bubblewrap makes a new, empty one
 
 _LANDLOCK_CREATE, _VERSION = 444, 1
 _EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
@@ -47,16 +47,16 @@ _NOBODY = 61_183
 
 @cache
 def launcher() -> Path:
-    """Return the launcher; it is compiled if this version is not cached.
+    """Return the path of the launcher. Compile it first if this version is not in the cache.
 
-    Raises `BrokenTool`, and `CannotStart` without a C compiler.
+    Raises `BrokenTool` if compiling fails, `CannotStart` without a C compiler.
     """
     sources = sorted(_HERE.glob("*.[ch]"))
     return cached([source.read_bytes() for source in sources], _make) / "confine"
 
 
 def _make(folder: Path) -> None:
-    """Compile the launcher into `folder`, statically where a static libc exists: it starts in a third of the time."""
+    """Compile the launcher into `folder`, statically if a static libc exists: then it starts in a third of the time."""
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
     command = ["cc", *_FLAGS, "-o", "confine", str(_HERE / "confine.c")]
     done = process.run([*command, "-static"], cwd=folder, limits=_PATIENCE, environment=environment)
@@ -70,7 +70,7 @@ def _make(folder: Path) -> None:
 
 
 def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = None) -> list[str]:
-    """Return the command before the launcher; `command` is bubblewrap's path. The system and `readable` can be read.
+    """Return the part of a command before the launcher. `command` is bubblewrap's path; `readable` can be read inside.
 
     The launcher stays as the first process inside (its argument `init`), because a student's program would not get all
     signals as the first process. When the launcher ends, everything inside ends.
@@ -89,7 +89,7 @@ def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = 
 
 
 def _mounted(path: Path) -> Iterator[str]:
-    """Yield options that mount a path as it is outside: /bin is a symbolic link on most systems."""
+    """Yield options that make a path inside what it is outside: /bin is a symbolic link on most systems."""
     if path.is_symlink():
         yield from ("--symlink", str(path.readlink()), str(path))
     elif path.exists():
@@ -127,9 +127,9 @@ class Machine:
 
 @cache
 def machine() -> Machine:
-    """Try all kinds at once, and each alone if that fails.
+    """Return which kinds of protection work: try all at once and, if that fails, each alone.
 
-    Raises `CannotStart` when no program starts: then it is unknown what works.
+    Raises `CannotStart` if no program starts: then it is unknown what works.
     """
     user = [f"user={_NOBODY}"] if os.geteuid() == 0 else []
     landlock = ["landlock", *(f"read={path}" for path in _EVERYTHING)]
@@ -146,14 +146,9 @@ def machine() -> Machine:
 
 
 def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
-    """Whether the launcher starts a program with these `words`. It does not when it cannot do one of them."""
-    done = process.run(
-        [*around, str(launcher()), *words, "--", "true"],
-        cwd=Path("/"),
-        limits=Patience(wall_seconds=10),
-        environment=_SYSTEM_PATH,
-    )
-    return done.succeeded
+    """Return whether the launcher starts a program with the arguments `words`. It does not if one of them fails."""
+    command = [*around, str(launcher()), *words, "--", "true"]
+    return process.run(command, cwd=Path("/"), limits=Patience(wall_seconds=10), environment=_SYSTEM_PATH).succeeded
 
 
 def _landlock() -> int:
@@ -161,7 +156,7 @@ def _landlock() -> int:
 
 
 def user_of_this_process() -> int:
-    """Return a user id that no other grader has until this process ends. Raises `OutOfRoom` when all are taken."""
+    """Return a user id that no other grader has until this process ends. Raises `OutOfRoom` if all ids are taken."""
     return _user(os.getpid())
 
 
@@ -169,7 +164,7 @@ def user_of_this_process() -> int:
 def _user(_: int) -> int:
     """Lock and return the first free user id; the kernel releases the lock when this process ends.
 
-    A forked process has another id, so it takes a user of its own: the lock that it inherits belongs to its parent.
+    The argument is the process id. A forked process takes a user of its own: the lock that it inherits is its parent's.
     """
     folder = _folder_of_users()
     try:

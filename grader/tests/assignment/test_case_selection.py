@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
+from grader.assignment.case_files import HIDDEN_FILE, hidden_text, select_cases, weights
 from grader.assignment.lab import Settings
-from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import grading_plan
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
 from grader.core.record import Record, from_json

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import mistakes
+from grader.assignment import rubric
 from grader.assignment.lab import Mistake, Predicate
+from grader.assignment.rubric import KnownWords, load_mistakes, with_predicates
 from grader.core.errors import RubricError
 from grader.core.judgement import Judgement
 from grader.labs import LABS, open_lab
@@ -28,6 +29,7 @@ def refused(judgement: Judgement) -> bool:
 
 
 PREDICATES: dict[str, Predicate] = {"refused": refused}
+_WORDS = KnownWords(calls=(), facets=(), rules=("taking",), clauses=(), where=())
 
 
 def loaded(folder: Path, text: str) -> tuple[Mistake, ...]:
@@ -36,14 +38,8 @@ def loaded(folder: Path, text: str) -> tuple[Mistake, ...]:
     path.write_text(text, encoding="utf-8")
     grammar, rules = lab().grammar, [rule.id for rule in lab().rubric.rules]
     facets = ["users", "free", "names", "reply"]
-    return mistakes.load(
-        path,
-        calls=grammar.operations,
-        facets=facets,
-        rules=rules,
-        clauses=grammar.clauses,
-        predicates=PREDICATES,
-    )
+    words = KnownWords(calls=grammar.operations, facets=facets, rules=rules, clauses=grammar.clauses, where=PREDICATES)
+    return with_predicates(load_mistakes(path, words), PREDICATES)
 
 
 def problems(folder: Path, text: str) -> list[str]:
@@ -55,7 +51,7 @@ def problems(folder: Path, text: str) -> list[str]:
 
 def test_a_lab_without_a_file_knows_no_mistakes(tmp_path: Path) -> None:
     """Then each cause has the rule of its case, and the sentence."""
-    assert mistakes.load(tmp_path / "none.toml", calls=(), facets=(), rules=(), clauses=()) == ()
+    assert load_mistakes(tmp_path / "none.toml", _WORDS) == ()
 
 
 def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
@@ -81,7 +77,7 @@ def test_a_hint_names_numbers_of_the_assignment(tmp_path: Path) -> None:
     def hint(text: str) -> str:
         path = tmp_path / "mistakes.toml"
         path.write_text(f'[[mistakes]]\nrule = "taking"\nhint = "{text}"\n', encoding="utf-8")
-        (mistake,) = mistakes.load(path, calls=(), facets=(), rules=("taking",), clauses=(), constants={"BOXES": 3})
+        ((mistake, _),) = load_mistakes(path, _WORDS, {"BOXES": 3})
         return mistake.hint
 
     assert hint("{call} takes {2*BOXES} of {{BOXES}}") == "{call} takes 6 of {{BOXES}}"
@@ -138,4 +134,4 @@ def test_every_hint_is_a_sentence(name: str) -> None:
 
 def test_every_predicate_is_named_by_a_mistake() -> None:
     """Else it is code for nothing."""
-    assert {mistake.where for mistake in open_lab("paged_kv").mistakes} >= set(mistakes.PREDICATES.values())
+    assert {mistake.where for mistake in open_lab("paged_kv").mistakes} >= set(rubric.PREDICATES.values())

@@ -48,11 +48,10 @@ def line_of(text: str, part: str) -> int:
 
 
 def test_the_real_rubric() -> None:
-    """Eighteen rules in their order of importance, 100 points, one rule for the build."""
+    """Rules worth 100 points, one of them for the build."""
     real = lab().rubric
 
     assert real.max_score == 100
-    assert len(real.rules) == 18
     assert real.judged(Judged.BUILD) == "compile"
     assert real.rule("cow").points == 18
     assert real.rule("destroy").covers_cleanup
@@ -152,7 +151,7 @@ def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str
     path.write_text(text, encoding="utf-8")
 
     with pytest.raises(RubricError, match=r"handout.toml:\d+: write a table \[clauses\]"):
-        rubric.load_clauses(path)
+        rubric.load_sentences(path, "clauses")
 
 
 def test_sentences_and_titles_name_numbers_of_the_assignment(tmp_path: Path) -> None:
@@ -161,9 +160,9 @@ def test_sentences_and_titles_name_numbers_of_the_assignment(tmp_path: Path) -> 
     path.write_text('[clauses]\n"Part 1/a" = "{2*BOXES} boxes"\n"Part 1/b" = "{i} boxes"\n', encoding="utf-8")
 
     assert lab().rubric.rule("traversal").title == f"free, fork and destroy look at all {L1_PT_SIZE} L1 slots"
-    assert rubric.load_clauses(path) == {"Part 1/a": "{2*BOXES} boxes", "Part 1/b": "{i} boxes"}
+    assert rubric.load_sentences(path, "clauses") == {"Part 1/a": "{2*BOXES} boxes", "Part 1/b": "{i} boxes"}
     with pytest.raises(RubricError) as caught:
-        rubric.load_clauses(path, {"BOXES": 3})
+        rubric.load_sentences(path, "clauses", {"BOXES": 3})
     assert str(caught.value) == f"{path}:3: {{i}} has no value: there is no i; one of: BOXES"
 
 

@@ -7,8 +7,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
-from grader.bundles.platforms import BUNDLES
+from grader.assignment.case_files import select_cases
+from grader.bundles import BUNDLES
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_source import NAME, collected, complaint, handed_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import case_files, case_selection, stored as storage
+from grader.assignment import case_files, stored as storage
 from grader.core.case import Case
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_case_files import CREATED, written
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, stored: Path) -> Path:
 
 def cases_of(folder: Path, *, seed: int = 1, pattern: str = "*") -> list[Case]:
     """The cases of this folder, stored or not."""
-    return case_selection.load_cases(folder, lab().grammar, seed=seed, pattern=pattern)
+    return case_files.load_cases(folder, lab().grammar, seed=seed, pattern=pattern)
 
 
 def test_what_old_code_makes_is_not_stored_for_the_new_code(

@@ -12,8 +12,8 @@ import pytest
 
 from grader.bench import targets
 from grader.bench.__main__ import main
-from grader.bench.figures import Figure, FigureGroup, Target
 from grader.bench.subject import Subject, plain, prepared
+from grader.bench.targets import Figure, FigureGroup, Target
 from grader.labs import LABS
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
@@ -66,7 +66,7 @@ def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatc
     """A line for every target of grader/README.md, on few cases and few samples."""
     monkeypatch.setattr(Subject, "samples", lambda _, __: ACCEPTED[:1])
     monkeypatch.setattr(targets, "_EXPENSIVE_ROUNDS", 1)
-    groups = {group.title: group.figures for group in targets.full(subject, 1, quiet)}
+    groups = {group.title: group.figures for group in targets.measure(subject, 1, quiet)}
     limits = {str(figure.target) for figure in groups["Targets"]}
 
     assert {"<= 4.5", "<= 1.4", ">= 30", "<= 2", "<= 3", "<= 5", "<= 0.1", "<= 250", "<= 200"} <= limits
@@ -88,7 +88,7 @@ def test_the_command_says_all_in_its_exit_code(
 ) -> None:
     """1 exactly when a target is missed; a line of JSON for each figure."""
     figure = Figure(name="a figure", value=value, low=value, high=value, target=Target(3))
-    monkeypatch.setattr(targets, "quick", lambda *_: [FigureGroup("Targets", (figure,))])
+    monkeypatch.setattr(targets, "measure", lambda *_, **__: [FigureGroup("Targets", (figure,))])
     with pytest.raises(SystemExit) as end:
         main(["--quick", "--rounds", "1", "--json", "--submission", str(_SAMPLE)])
     held = value <= 3

@@ -6,13 +6,8 @@ import json
 
 import pytest
 
-from grader.bench.__main__ import report
-from grader.bench.figures import (
-    Figure,
-    FigureGroup,
-    Target,
-    as_table,
-)
+from grader.bench.__main__ import as_table, report
+from grader.bench.targets import Figure, FigureGroup, Target
 
 
 def test_the_reports(capsys: pytest.CaptureFixture[str]) -> None:

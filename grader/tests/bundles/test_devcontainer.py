@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft201909Validator
 
-from grader.bundles.platforms import BUNDLES
+from grader.bundles import BUNDLES
 from grader.labs import LABS, open_lab
 
 _COMMAND = {"type": ["string", "array", "object"], "items": {"type": "string"}}

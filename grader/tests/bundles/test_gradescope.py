@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from grader.assignment import case_files
-from grader.bundles.platforms import BUNDLES
+from grader.bundles import BUNDLES
 from grader.labs import open_lab
 from grader.system.confine.launcher import user_of_this_process
 from grader.tests.support.autograder import Autograder, unpacked

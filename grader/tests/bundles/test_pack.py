@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.bundles import bundle
-from grader.bundles.bundle import File, put, tree
-from grader.bundles.platforms import BUNDLES
+from grader import bundles
+from grader.bundles import BUNDLES, File, put, tree
 from grader.core.errors import UsageError
 from grader.labs import LABS, open_lab
 from grader.tests.support.command import grade
@@ -42,7 +41,7 @@ def test_students_begin_with_the_handout(name: str) -> None:
 
 def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What pip installed of one has no scripts that could set it up."""
-    monkeypatch.setattr("grader.bundles.bundle._ROOT", tmp_path)
+    monkeypatch.setattr("grader.bundles._ROOT", tmp_path)
     with pytest.raises(UsageError, match="only a clone can make"):
         list(tree(open_lab("paged_kv"), ()))
 
@@ -53,14 +52,14 @@ def test_an_interrupted_pack_leaves_what_was_there(
 ) -> None:
     """Nothing, or the bundle of before."""
     put(FILES[:1], tmp_path / "old")
-    write = bundle._write
+    write = bundles._write
 
     def fail(path: Path, file: File) -> None:
         write(path, file)
         if file is FILES[1]:
             raise interrupt
 
-    monkeypatch.setattr(bundle, "_write", fail)
+    monkeypatch.setattr(bundles, "_write", fail)
     for name in ("new", "old"):
         with pytest.raises(interrupt):
             put(FILES, tmp_path / name, replace=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
-from grader.bundles.bundle import tree
+from grader.assignment.case_files import select_cases
+from grader.bundles import tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab

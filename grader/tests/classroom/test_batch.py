@@ -11,7 +11,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.lab import Settings
-from grader.classroom import batch, fingerprint, workers
+from grader.classroom import batch, workers
 from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
 from grader.classroom.store import Run, Store
@@ -49,7 +49,7 @@ def c_folder(tmp_path: Path) -> Path:
 def planned(store: Store, folder: Path, settings: Settings = _COUNTER) -> Run:
     """The class as a run."""
     submitted = find_submissions(folder, open_lab(settings.lab).source_name, "compile").submissions
-    return batch.plan(store, fingerprint.grading_plan(settings), folder, submitted)
+    return batch.plan(store, workers.grading_plan(settings), folder, submitted)
 
 
 def graded(
@@ -76,7 +76,7 @@ def test_a_batch_gives_the_records_of_single_gradings(
     place, settings = (c_folder, FEW_IN_C) if in_c else (folder, _COUNTER)
     run = planned(store, place, settings)
     told = graded(store, place, run)
-    chosen = fingerprint.grading_plan(settings)
+    chosen = workers.grading_plan(settings)
     alone: dict[str | None, Record] = {}
 
     assert len(told) == (2 if in_c else 3)
@@ -114,14 +114,13 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
 
 def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
     """On Valgrind only where it is used; and what differs somewhere is said."""
-    checking = fingerprint.grading_plan(replace(FEW_IN_C, memory_checker=True)).made_of
+    checking = workers.grading_plan(replace(FEW_IN_C, memory_checker=True)).made_of
 
-    assert checking.keys() - fingerprint.grading_plan(FEW_IN_C).made_of.keys() == {"valgrind"}
+    assert checking.keys() - workers.grading_plan(FEW_IN_C).made_of.keys() == {"valgrind"}
     assert (
-        fingerprint.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"})
-        == "other cases; gcc '2', not '4'"
+        workers.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"}) == "other cases; gcc '2', not '4'"
     )
-    assert fingerprint.differences(checking, checking) == ""
+    assert workers.differences(checking, checking) == ""
 
 
 def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_fold
         source=source,
         settings=FEW_IN_C,
         fingerprint="x",
-        made_of={**fingerprint.grading_plan(FEW_IN_C).made_of, "gcc": "another"},
+        made_of={**workers.grading_plan(FEW_IN_C).made_of, "gcc": "another"},
     )
     with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
         grade(other)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import grading_plan
 from grader.core.record import from_json
 from grader.tests.support.command import Said, grade
 from grader.tests.support.counter.lab import lab

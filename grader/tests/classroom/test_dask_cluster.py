@@ -24,8 +24,8 @@ from distributed import LocalCluster
 from grader.classroom import dask_cluster as clusters
 from grader.classroom.dask_cluster import cluster
 from grader.classroom.workers import KILLED, MOST_SECONDS_TO_END, grade
+from grader.cli.app import Parser
 from grader.cli.batch import BatchOptions, Where
-from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
 from grader.tests.support.pretended import FEW_IN_C, deadly, murderous, task, user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.classroom.calibration import knocked_out, scores
 from grader.labs import LABS, open_lab
 from grader.search.mutants import knock_outs

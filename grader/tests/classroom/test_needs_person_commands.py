@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from grader.core.case import Case
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
 from grader.core.record import from_json
-from grader.runtime.observation import Replayed
-from grader.runtime.protocol import Program
+from grader.runtime.protocol import Program, Replayed
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import Said, grade
 from grader.tests.support.counter.runtime import ShellRuntime

@@ -170,7 +170,6 @@ def test_a_claim_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None
     path, key = tmp_path / "grades.sqlite", "ab" * 32
     program = """import sys, time
 from pathlib import Path
-from grader.classroom.fingerprint import code
 from grader.classroom.database import run_locks
 with run_locks(Path(sys.argv[1])) as held:
     print(held.take(sys.argv[2]), flush=True)

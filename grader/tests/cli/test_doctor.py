@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from grader import pipeline
-from grader.cli.doctor import doctor
+from grader.cli.install import doctor
 from grader.core.errors import DriverError, ExitCode
 from grader.tests.support.command import grade
 

@@ -40,8 +40,8 @@ def test_a_right_program_needs_no_search_for_what_is_wrong() -> None:
     assert {"grader.report.text", "grader.runtime.native.valgrind.memcheck"} <= modules
     assert not modules & {
         *(f"grader.report.{name}" for name in ("html", "start_here", "picture", "gradebook", "sarif", "junit")),
-        *(f"grader.runtime.native.{name}" for name in ("advice", "lines", "closure", "compile.macros")),
-        *("grader.search.player", "grader.search.beyond", "grader.judge.plain_judge", "grader.result.draw_states"),
+        *(f"grader.runtime.native.{name}" for name in ("advice", "lines", "compile.diagnostics")),
+        *("grader.search.player", "grader.search.hunt", "grader.judge.plain_judge", "grader.result.draw_states"),
         *("difflib", "zipfile", "traceback", "csv", "gzip"),
     }
 
@@ -50,9 +50,9 @@ def test_a_pytest_of_something_else_does_not_import_the_grader(tmp_path: Path) -
     """Its plugin is loaded by every pytest of the environment."""
     (tmp_path / "test_something.py").write_text("def test_something(): pass\n", encoding="utf-8")
     program = """import sys, pytest
-once = ["-p", "no:paged_kv_grader", "-p", "grader.pytest_plugin.plugin"]  # whether it is registered or not
+once = ["-p", "no:paged_kv_grader", "-p", "grader.pytest_plugin"]  # whether it is registered or not
 assert pytest.main(["-q", "-p", "no:cacheprovider", *once, sys.argv[1]]) == 0
 print(*sys.modules)"""
     ours = {name for name in imported(program, tmp_path) if name.partition(".")[0] in ("grader", "reference")}
 
-    assert ours == {"grader", "grader.pytest_plugin", "grader.pytest_plugin.plugin"}
+    assert ours == {"grader", "grader.pytest_plugin"}

@@ -9,7 +9,7 @@ import pytest
 from grader.assignment import case_files
 from grader.assignment.source import collect
 from grader.classroom.calibration import TriedProgram, trials, tried
-from grader.cli.calibrate import failed_by
+from grader.cli.cases import failed_by
 from grader.cli.options import own_cases
 from grader.core.errors import ExitCode
 from grader.labs.paged_kv.lab import lab

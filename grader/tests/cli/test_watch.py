@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.samples import program_of
-from grader.cli import watch
+from grader.cli import run
 from grader.core.errors import ExitCode, ToolMissing
 from grader.labs import open_lab
 from grader.tests.support.command import ROOT, command, environment, grade
@@ -90,7 +90,7 @@ def test_old_is_what_has_another_content(tmp_path: Path) -> None:
     """Not what was only touched, or is not there for a moment."""
     file = tmp_path / "block_pool.py"
     file.write_text("x = 1\n", encoding="utf-8")
-    saved = watch.Saved.at(tmp_path, open_lab("block_pool"))
+    saved = run.Saved.at(tmp_path, open_lab("block_pool"))
     old = [saved.is_old()]
     os.utime(file, (1, 1))
     old.append(saved.is_old())
@@ -108,6 +108,6 @@ def test_without_watchfiles_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(watch, "import_module", missing)
+    monkeypatch.setattr(run, "import_module", missing)
     with pytest.raises(ToolMissing, match="scripts/setup --watch"):
-        watch.changes_of()
+        run.changes_of()

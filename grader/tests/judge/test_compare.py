@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.runtime.comparison import Comparison, End
+from grader.runtime.protocol import Comparison, End
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import changed, comparisons, made
 
@@ -31,8 +31,8 @@ _INIT, _CREATE, _FORK, _COPY, _FREE = 0, 1, 3, 4, 7
 def facets(comparison: Comparison) -> dict[int, set[str]]:
     """What differed, operation by operation."""
     return {
-        deviation.operation: {difference.facet for difference in deviation.judgement.differences}
-        for deviation in comparison.deviations
+        operation: {difference.facet for difference in judgement.differences}
+        for operation, judgement in comparison.wrong.items()
     }
 
 
@@ -47,7 +47,7 @@ def test_a_right_program_does_not_deviate() -> None:
     """Not in one operation, not in one facet."""
     comparison = story()
 
-    assert comparison.deviations == ()
+    assert comparison.wrong == {}
     assert comparison.actual == comparison.expected
     assert (comparison.refused, comparison.ended_at) == (None, len(_STORY.trace.operations))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.classroom.calibration import knocked_out
 from grader.core.case import Case
 from grader.core.record import Record

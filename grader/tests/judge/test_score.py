@@ -114,9 +114,9 @@ def test_a_bad_end_of_the_clean_up_costs_only_what_is_about_it(end: str) -> None
 )
 def test_a_defect_that_was_seen_never_leaves_full_marks(edit: tuple[int, str, int]) -> None:
     """Also where no case of its rule caught it; then the rule of the diagnosis loses one."""
-    diagnosed, scores = judged(by_hand(first_case(), edit))
+    causes, scores = judged(by_hand(first_case(), edit))
     points, most = (sum(getattr(score, name) for score in scores.values()) for name in ("points", "max_points"))
 
-    assert diagnosed.first_cause is not None
+    assert causes
     assert points < most
     assert all(0 <= score.points <= score.max_points for score in scores.values())

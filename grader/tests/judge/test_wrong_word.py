@@ -12,8 +12,8 @@ from grader.core.case import Case, Expected
 from grader.core.model import play
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.comparison import End
 from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.protocol import End
 from grader.tests.support.programs import expected_records, first_case, told
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
@@ -54,7 +54,7 @@ def test_one_wrong_word_is_found_where_it_is(seed: int) -> None:
     wrong = [*right[:at], words.tobytes(), *right[at + 1 :]]
     for records in chance.sample([right, wrong, right, wrong], 4):
         comparison = compare(NativePlayed(case, steps=told(records), ended=True), lab().model)
-        wrong_at = [deviation.operation for deviation in comparison.deviations]
+        wrong_at = [*comparison.wrong]
         wrong_at += [comparison.ended_at] if comparison.end is End.UNREADABLE else []
 
         assert min(wrong_at, default=None) == (at if records is wrong else None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grader.assignment import rubric
-from grader.assignment.mistakes import PREDICATES
+from grader.assignment.rubric import PREDICATES
 from grader.labs import LABS, lab_files, open_lab
 from grader.labs.paged_kv.lab import FACETS, lab
 

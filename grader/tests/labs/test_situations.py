@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.assignment.case_selection import load_cases
+from grader.assignment.case_files import load_cases
 from grader.core.model import play
 from grader.labs import open_lab
 from reference.operation import Operation, Reply, Trace

@@ -6,14 +6,14 @@ import pytest
 
 from grader.core.closure import explored
 from grader.labs import LABS, open_lab
-from grader.labs.small_plain import SmallLines, SmallPlain
-from reference.block_pool import Manager
+from grader.labs.block_pool.oracle import BlockPoolOracle
+from grader.labs.plain_lab import SmallLines, SmallPlain
 
 
 def test_a_call_that_names_what_is_not_there_is_not_tried() -> None:
     """A request that there never was."""
     lines = SmallLines(opening="mgr 4 2 true 99", lines=("step a 1", "get_usage"), most=9)
-    small = SmallPlain(lines, open_lab("block_pool").grammar.operations, Manager())
+    small = SmallPlain(lines, open_lab("block_pool").grammar.operations, BlockPoolOracle())
 
     assert [transition.call for transition in explored(small)] == [2]
 

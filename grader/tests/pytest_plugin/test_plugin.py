@@ -29,7 +29,7 @@ def shown(*arguments: str | Path, root: Path = ROOT) -> tuple[int, dict[str, str
 
     It loads no other plugin but the one that the configuration needs: importing them all takes a third of its time.
     """
-    plugins = ("-p", "grader.pytest_plugin.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+    plugins = ("-p", "grader.pytest_plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-rA", *map(str, arguments)],
         cwd=root,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict, Visibility
-from grader.report.hand_ins import progressed
+from grader.report.progress import progressed
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import outcome, record_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.core.case import Case
 from grader.labs import open_lab
 from grader.report.document import Document

@@ -11,8 +11,8 @@ from grader.core.picture import Scene
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.result import draw_states
-from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.protocol import Comparison
 from grader.tests.support.programs import told
 
 

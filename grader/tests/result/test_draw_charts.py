@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from grader.core.model import play
 from grader.core.picture import Chart, ComparedChart
 from grader.labs import LABS, open_lab
-from grader.report.chart import chart_lines, legend_of
+from grader.report.trace import chart_lines, legend_of
 from grader.result.draw_states import expected_charts
 from grader.tests.support.charted import cases, reported, text_of
 

@@ -10,7 +10,7 @@ import pytest
 from grader.core.picture import PanelShape, Picture
 from grader.report.picture import DrawnScene, drawn as drawn_scenes
 from grader.result import draw_states
-from grader.runtime.comparison import Comparison
+from grader.runtime.protocol import Comparison
 from grader.tests.support.graded import drawn
 
 
@@ -64,12 +64,12 @@ def test_wrong_cells_are_the_differences_of_the_judge(name: str, monkeypatch: py
     compared = 0
     for picture in record.pictures:
         differences = {
-            deviation.operation + 1: {
+            operation + 1: {
                 difference.place if difference.facet == "choice" else difference.field
-                for difference in deviation.judgement.differences
+                for difference in judgement.differences
                 if difference.facet != "reply" and difference.field != "the call"
             }
-            for deviation in comparisons[picture.case].deviations
+            for operation, judgement in comparisons[picture.case].wrong.items()
         }
         for scene in drawn_scenes(picture, record.outcome(picture.case), None):
             if scene.reached:

@@ -19,12 +19,11 @@ from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.result.draw_states import pictures
-from grader.runtime.comparison import Comparison
 from grader.runtime.native import lines
 from grader.runtime.native.native_played import NativePlayed, NativeReplayed
 from grader.runtime.native.project import NativeProgram
 from grader.runtime.native.symbolize import Lines
-from grader.runtime.protocol import Built, Named, Place
+from grader.runtime.protocol import Built, Comparison, Origin, Place
 from grader.system import sandbox
 from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.programs import (
@@ -72,21 +71,26 @@ def wrong() -> tuple[Comparison, ...]:
     return tuple(compare(one, lab().model) for one in cases)
 
 
-def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
+def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Origin]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
     suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0], range(3))
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)
     replayed = NativeReplayed(played=tuple(played), output=b"", cpu_seconds=0.0)
-    monkeypatch.setattr(lines, "_selected_faults", lambda faults: faults)
+    monkeypatch.setattr(lines, "_can_be_played", lambda _: True)
     monkeypatch.setattr(lines, "replay", lambda *_, **__: replayed)
     monkeypatch.setattr(lines, "source_lines", lambda _work, _program, stacks: any_lines(stacks))
     with sandbox.workspace() as work:
-        named, _ = lines.find_lines(
-            work, suspected, driver=native().driver, build=lambda _: Built(program=_PROGRAM), source=b"return 0;\n" * 50
+        found, _ = lines.find_lines(
+            work,
+            wrong(),
+            suspected,
+            driver=native().driver,
+            build=lambda _: Built(program=_PROGRAM),
+            source=b"return 0;\n" * 50,
         )
-    return named
+    return found
 
 
 def report_of_lines(*pairs: tuple[int, int], path: Sequence[int] = (), length: int | None = None) -> bytes:

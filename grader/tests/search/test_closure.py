@@ -10,8 +10,8 @@ import pytest
 
 from grader.core.closure import BACK, Closure, closure_of
 from grader.labs import open_lab
-from grader.labs.paged_kv.judging.model import PagedKVModel
-from grader.search.beyond import checked, load_closure
+from grader.labs.paged_kv.model import PagedKVModel
+from grader.search.hunt import checked, load_closure
 from grader.tests.support.command import ROOT, grade
 from grader.tests.support.hunting import player_of
 from reference.operation import Operation, Reply, Trace

@@ -9,7 +9,7 @@ import pytest
 from grader.core.closure import Covering
 from grader.core.verdict import Advice
 from grader.labs import LABS, open_lab
-from grader.search.beyond import checked, load_closure
+from grader.search.hunt import checked, load_closure
 from grader.tests.support.chosen import few
 from grader.tests.support.command import ROOT
 from grader.tests.support.hunting import accepted, player_of

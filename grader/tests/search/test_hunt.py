@@ -54,6 +54,16 @@ def test_the_smallest_traces_are_fair_and_have_nothing_superfluous(lab_name: str
     assert unfair_to(lab, traces) == {}
 
 
+@pytest.mark.parametrize(
+    ("lab_name", "name"),
+    [("scheduler", "refund_of_the_last_victim_only"), ("block_pool", "append_hashes_from_the_last_item")],
+)
+def test_a_search_meets_two_victims_in_one_step_and_items_that_appended_tokens_reach(lab_name: str, name: str) -> None:
+    """Random traces of the cases have next to none of them."""
+    with player_of(open_lab(lab_name), sample(lab_name, name)) as player:
+        assert hunted(player, seconds=_SECONDS) is not None
+
+
 def test_only_what_needs_falling_addresses_keeps_them() -> None:
     """In every other trace addresses fall; the smallest trace says so only where it fails in no other way."""
     lab = open_lab("paged_kv")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.classroom.calibration import Survivor, TriedProgram, calibration, mutants_of, samples_of
 from grader.core.errors import ExitCode
 from grader.labs import open_lab

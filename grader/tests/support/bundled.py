@@ -20,9 +20,8 @@ from typing import Any
 
 import yaml
 
-from grader.assignment.case_selection import select_cases
-from grader.bundles.bundle import put
-from grader.bundles.platforms import BUNDLES
+from grader.assignment.case_files import select_cases
+from grader.bundles import BUNDLES, put
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import ROOT, Said
 

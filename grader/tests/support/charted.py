@@ -10,10 +10,10 @@ from grader.core.case import Case
 from grader.core.picture import ComparedChart
 from grader.judge.compare import compare
 from grader.labs import open_lab
-from grader.report.chart import show_charts
 from grader.report.page import Page
+from grader.report.trace import show_charts
 from grader.result.draw_states import charts
-from grader.runtime.observation import Played
+from grader.runtime.protocol import Played
 from grader.tests.support.programs import told
 
 

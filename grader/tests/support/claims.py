@@ -100,6 +100,24 @@ def counts_of_calls(record: Record) -> Iterator[str]:
             yield f"{count} calls of {call}, but {len(wrong)} public cases go wrong there"
 
 
+def counted_lines(record: Record) -> Iterator[str]:
+    """*In A calls that went wrong, and in B that were right, F:N ran*: that tells them apart, and N stands there."""
+    cause, *_ = _first(record)
+    counted = r"(all \d+|\w+ of the \d+|the one)"
+    line = r"[\w.]+:(\d+) (?:ran|was followed by line (\d+))"
+    claimed = rf"In {counted} calls? that went wrong, and in {counted} that were right, {line}\."
+    for wrong, right, *lines in re.findall(claimed, cause.hint):
+        if not _share(right) < _share(wrong) >= 0.5:
+            yield f"{wrong} and {right} are no difference"
+        if not all(_text_of(record, int(line)).strip() for line in lines if line):
+            yield f"nothing stands in {lines}"
+
+
+def _share(counted: str) -> float:
+    count, *rest = counted.replace("none", "0").split()
+    return int(count) / int(rest[-1]) if count.isdigit() else 1.0
+
+
 def never_found(record: Record) -> Iterator[str]:
     """*No call ever finds a sequence: A, B and C refuse every id*: none of them was accepted anywhere."""
     cause, *_ = _first(record)
@@ -159,6 +177,7 @@ CLAIMS: tuple[Callable[[Record], Iterator[str]], ...] = (
     stores_where_it_says,
     left_as_it_was,
     counts_of_calls,
+    counted_lines,
     never_found,
     never_worked,
     replies,

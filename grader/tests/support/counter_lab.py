@@ -13,8 +13,7 @@ from unittest.mock import patch
 
 from grader import cli
 from grader.classroom import batch, workers
-from grader.classroom.fingerprint import grading_plan
-from grader.classroom.workers import Graded, Task
+from grader.classroom.workers import Graded, Task, grading_plan
 from grader.cli import batch as commands
 from grader.labs import LABS, LabEntry
 from grader.tests.support.counter.lab import lab

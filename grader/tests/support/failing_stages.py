@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
-from grader.core.errors import CannotStart, DriverError, OutOfRoom, TooBusy
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import CannotStart, DriverError, OptionalStages, OutOfRoom, TooBusy
 
 ERRORS: tuple[Callable[[str], Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, IndexError, KeyError, MemoryError, NameError),
@@ -31,13 +30,13 @@ INSIDE = (
     *("runtime.native.advice:_undefined", "runtime.native.advice:_to_fail", "runtime.native.advice:_failures"),
     *("runtime.native.advice:_failure_advice", "runtime.native.advice:_scratch_advice", "runtime.native.advice:replay"),
     *("runtime.native.lines:_followed", "runtime.native.lines:_return_of"),
-    *("runtime.native.compile.build:link", "runtime.native.scan.libc_names:doubtful"),
+    *("runtime.native.compile.build:link", "runtime.native.compile.libc_names:doubtful"),
     *("runtime.native.symptoms:replay", "runtime.native.symptoms:_completed_events", "runtime.native.symptoms:_live"),
-    *("runtime.native.lines:replay", "runtime.native.lines:_report_of", "runtime.native.lines:_named"),
+    *("runtime.native.lines:replay", "runtime.native.lines:_report_of", "runtime.native.lines:_origin"),
     *("runtime.native.lines:_right_stores", "runtime.native.lines:_places", "runtime.native.lines:_decoded"),
     *("runtime.native.replay:_take_down", "runtime.native.runtime:memcheck", "runtime.native.runtime:completed"),
     *("runtime.native.symbolize:run_tool", "runtime.native.symbolize:_answers", "runtime.native.symbolize:_frames"),
-    *("runtime.native.valgrind.memcheck:_touched", "runtime.native.valgrind.memcheck:_identity"),
+    *("runtime.native.valgrind.memory_faults:_touched", "runtime.native.valgrind.memcheck:_identity"),
     *("system.sandbox:Workspace.add", "system.sandbox:Workspace.run", "system.sandbox:Workspace.read"),
 )
 """Functions that are called within such stages, some of them elsewhere too: there they work."""

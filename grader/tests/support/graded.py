@@ -20,7 +20,7 @@ from pathlib import Path
 from grader import pipeline
 from grader.assignment.lab import Settings
 from grader.assignment.samples import LABEL, PATCH, is_patched, program_of
-from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.core.verdict import Visibility

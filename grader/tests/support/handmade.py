@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.core.optional_stages import OptionalStage, StageFailure
+from grader.core.errors import OptionalStage, StageFailure
 from grader.core.record import Record, Submission, with_costs
 from grader.core.verdict import (
     Cause,

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
 from grader.search.hunt import hunt, shrink
 from grader.search.player import Domain, FailingTrace, TracePlayer, explicit
 from grader.system import sandbox

@@ -19,7 +19,7 @@ from typing import IO
 from unittest import mock
 
 from grader import cli
-from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import grading_plan
 from grader.cli import terminal
 from grader.system import resources
 from grader.system.confine.launcher import launcher, machine

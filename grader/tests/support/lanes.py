@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from grader.assignment.lab import Settings
-from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import grading_plan
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.pipeline import grade

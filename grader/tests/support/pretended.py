@@ -15,9 +15,8 @@ from unittest.mock import patch
 from grader import pipeline
 from grader.assignment.lab import Settings
 from grader.assignment.source import Source
-from grader.classroom.fingerprint import grading_plan
 from grader.classroom.stored_result import StoredRecord
-from grader.classroom.workers import Graded, Task
+from grader.classroom.workers import Graded, Task, grading_plan
 from grader.core.errors import BrokenTool, DriverError, OutOfRoom, StoreFailure
 from grader.core.record import Record
 from grader.system.confine.launcher import user_of_this_process

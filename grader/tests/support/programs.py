@@ -16,20 +16,19 @@ from grader.attempt import Attempt, GradingStep, run
 from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
-from grader.core.verdict import Finding, RuleScore
+from grader.core.verdict import Cause, Finding, RuleScore
 from grader.judge.case_findings import case_findings
-from grader.judge.causes import Diagnosed, diagnose
+from grader.judge.causes import diagnose
 from grader.judge.compare import compare
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
-from grader.runtime.comparison import Comparison
 from grader.runtime.native import values
 from grader.runtime.native.native_played import NativePlayed, NativeStep
 from grader.runtime.native.runtime import NativeObservations, NativeRuntime
 from grader.runtime.native.symptoms import heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.protocol import GradingOptions
+from grader.runtime.protocol import Comparison, GradingOptions
 from grader.system import sandbox
 from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.tests.support.command import SAMPLES
@@ -274,16 +273,16 @@ def memcheck_of(attempt: Attempt) -> Checked:
 
 def judged(
     *cases: NativePlayed, builds: bool = True, hidden: Mapping[str, int] | None = None
-) -> tuple[Diagnosed, dict[str, RuleScore]]:
-    """Diagnosis and points of what was played by hand."""
+) -> tuple[tuple[Cause, ...], dict[str, RuleScore]]:
+    """Causes and points of what was played by hand."""
     chosen = lab()
     found, by_call = case_findings(observed(*(compare(one, chosen.model) for one in cases)), chosen, optional=Raising())
-    diagnosed = diagnose(found, by_call, chosen)
-    rule = diagnosed.first_cause.rule if diagnosed.first_cause is not None else None
+    causes = diagnose(found, by_call, chosen)
+    rule = causes[0].rule if causes else None
     scores = rule_scores(
         found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
     )
-    return diagnosed, {score.rule: score for score in scores}
+    return causes, {score.rule: score for score in scores}
 
 
 def _written(folder: str, source: str | bytes) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.errors import OptionalStage, OptionalStages
 
 T = TypeVar("T")
 U = TypeVar("U")

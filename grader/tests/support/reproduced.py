@@ -17,7 +17,8 @@ from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Verdict
 from grader.labs import open_lab
 from grader.runtime.native.project import FLAGS
-from grader.system.process import Completed, Patience, run
+from grader.system.process import Completed, run
+from grader.system.process_tree import Patience
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.covering import mistake_of
 from grader.tests.support.graded import all_graded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.labs.small_plain import SmallLines, SmallPlain
+from grader.labs.plain_lab import SmallLines, SmallPlain
 from grader.tests.support.toy.engine import Shelf
 from grader.tests.support.toy_lab import lab
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from grader import pipeline
-from grader.assignment.case_selection import select_cases
-from grader.classroom.fingerprint import grading_plan
+from grader.assignment.case_files import select_cases
+from grader.classroom.workers import grading_plan
 from grader.cli import batch
 from grader.core.picture import Drawing
 from grader.core.record import Record

@@ -25,11 +25,10 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime import runs
-from grader.runtime.comparison import End
 from grader.runtime.native.compile import toolchain
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
-from grader.runtime.protocol import GradingOptions
+from grader.runtime.protocol import End, GradingOptions
 from grader.system import sandbox
 from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.system.process import Completed
@@ -55,6 +54,8 @@ _WORK = "clock_t end = clock() + CLOCKS_PER_SEC / 1000000 * {0}; while (clock() 
 _MOST_CPU, _MOST_GRADINGS = 3.0, 3.0
 """Seconds that a hang may cost; on a slow machine, where starts cost more, so many ordinary gradings."""
 _MOST_IN_ALL = 10.0
+_USUAL = 0.6
+"""The CPU seconds of an ordinary grading of every `_EVERY`-th case on a usual machine."""
 _EVERY = 8
 """Every eighth case: all calls, public and hidden."""
 _LISTENED = replace(sandbox.RUN_LIMITS, silent_seconds=10.0, silent_start_seconds=10.0)
@@ -104,6 +105,11 @@ def ordinary(every: int = _EVERY) -> float:
     return cost(source, every=every).cpu
 
 
+def slower() -> float:
+    """How many times longer an ordinary grading takes here than on a usual machine: what is measured does so too."""
+    return max(1.0, ordinary() / _USUAL)
+
+
 def everywhere(statement: str) -> str:
     """A right program, each of whose calls does this first."""
     text = right()
@@ -117,7 +123,7 @@ def assert_cheap(source: str, *, fails: bool = True) -> Record:
     usual = ordinary()  # first: whoever grades first compiles the driver
     spent = cost(source)
 
-    assert spent.cpu - usual < max(_MOST_CPU / 10, 2 * usual)
+    assert spent.cpu - usual < max(_MOST_CPU / 10, 2 * usual) * slower()
     assert spent.wall < _MOST_WALL
     assert not fails or spent.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
     return spent.record
@@ -133,7 +139,7 @@ def test_a_hang_costs_three_seconds(statement: str, kind: str) -> None:
     usual = ordinary(every=1)
     spent = cost(around("append_kv", statement, top=_TOP), limits=TIME_LIMITS, every=1)
 
-    assert spent.cpu - usual < max(_MOST_CPU, _MOST_GRADINGS * usual)
+    assert spent.cpu - usual < max(_MOST_CPU, _MOST_GRADINGS * usual) * slower()
     assert spent.wall < _MOST_WALL
     assert spent.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
     assert kind in {finding.kind for finding in spent.record.findings}
@@ -169,7 +175,7 @@ def test_a_program_a_hundred_times_slower_than_others_keeps_all_points() -> None
 
     assert spent.record.score == spent.record.max_score
     assert spent.record.unchecked == "" or spent.record.unchecked.endswith("They cost no point.")
-    assert spent.cpu < _MOST_IN_ALL * 2.5 / TIME_LIMITS.submission
+    assert spent.cpu < _MOST_IN_ALL * slower() * 2.5 / TIME_LIMITS.submission
 
 
 def test_what_hangs_in_one_call_does_not_hurry_another() -> None:
@@ -193,7 +199,8 @@ def test_what_is_not_paid_for_is_said_to_be_not_run() -> None:
     assert 0 < first_out < 9
     assert {finding.verdict for finding in findings(attempt)} == {Verdict.TIME_LIMIT_EXCEEDED}
     assert findings(attempt)[-1].message.startswith("not run: ")
-    assert attempt.diagnosed.verdict is Verdict.TIME_LIMIT_EXCEEDED
+    assert attempt.first_cause is not None
+    assert attempt.first_cause.verdict is Verdict.TIME_LIMIT_EXCEEDED
 
 
 @pytest.mark.parametrize("pace", [1.0, 5.0, 20.0, 50.0])
@@ -247,7 +254,7 @@ def test_a_program_that_is_slow_in_every_step_costs_what_a_submission_may() -> N
     graded = cost(everywhere(_WORK.format(45_000)), limits=TimeLimits(submission=1.5, replay=1.0), every=1)
 
     assert graded.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
-    assert graded.cpu < _MOST_IN_ALL * 1.5 / TIME_LIMITS.submission
+    assert graded.cpu < _MOST_IN_ALL * slower() * 1.5 / TIME_LIMITS.submission
 
 
 def test_a_machine_without_time_is_not_the_students_fault(monkeypatch: pytest.MonkeyPatch) -> None:

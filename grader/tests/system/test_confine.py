@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from grader.cli import doctor
+from grader.cli import install
 from grader.core.errors import OutOfRoom
 from grader.system import process, sandbox
 from grader.system.confine import filters, launcher as confine
 from grader.system.confine.launcher import _user, launcher, machine, user_of_this_process
 from grader.system.process import Completed
+from grader.system.process_tree import Patience
 from grader.system.sandbox import COMPILE_LIMITS, RUN_LIMITS, workspace
 from grader.tests.support.confined import LOOKING, as_root, inside
 
@@ -302,9 +303,7 @@ def test_the_launcher_says_what_is_wrong_with_its_words() -> None:
     """Nothing is started, and nothing is guessed."""
 
     for words, said in ((["colour=red", "--", "true"], b"colour=red: Invalid"), (["cpu=1"], b"no program: Invalid")):
-        done = process.run(
-            [str(launcher()), *words], cwd=Path("/"), limits=process.Patience(wall_seconds=9), environment={}
-        )
+        done = process.run([str(launcher()), *words], cwd=Path("/"), limits=Patience(wall_seconds=9), environment={})
 
         assert done.exit_code == 125
         assert done.stderr.startswith(said)
@@ -328,10 +327,10 @@ def test_doctor_says_what_remains_at_the_lowest_level(
 ) -> None:
     """In a sentence, and only there."""
     less = replace(machine(), bubblewrap="", **lacks)
-    monkeypatch.setattr(doctor, "machine", lambda: less)
+    monkeypatch.setattr(install, "machine", lambda: less)
     monkeypatch.setattr(sandbox, "machine", lambda: less)
-    monkeypatch.setattr(doctor, "_tried", lambda _: "")
-    doctor.doctor()
+    monkeypatch.setattr(install, "_tried", lambda _: "")
+    install.doctor()
     shown = " ".join(capsys.readouterr().out.split())
 
     assert ("What remains" in shown) == bool(said)

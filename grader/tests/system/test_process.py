@@ -12,7 +12,8 @@ import pytest
 
 from grader.core.errors import CannotStart
 from grader.system import process
-from grader.system.process import Command, Completed, Patience
+from grader.system.process import Command, Completed
+from grader.system.process_tree import Patience
 
 SHORT = Patience(wall_seconds=20)
 PLACES = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

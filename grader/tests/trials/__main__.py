@@ -59,6 +59,7 @@ TRIALS = (
     Trial(name="lanes"),
     Trial(name="smallest_traces"),
     Trial(name="failing_stages"),
+    Trial(name="lines_by_mending"),
     Trial(name="whole_class"),
     Trial(name="fault_trials", needs=("root",)),
     Trial(name="hostile_levels", needs=("root", "bwrap")),

@@ -32,7 +32,7 @@ from typing import NamedTuple
 from packaging.markers import Marker
 
 from grader import pipeline
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present

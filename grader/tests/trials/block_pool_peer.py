@@ -29,9 +29,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from grader.labs.block_pool.oracle import BlockPoolOracle
 from grader.labs.block_pool.traces import generate
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
-from reference.block_pool.manager import Manager
 from reference.operation import Operation
 from reference.tests.block_pool.test_vllm_traces import parts
 
@@ -44,7 +44,7 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
     drawn = length
     while True:
         drawn *= 2
-        trace, engine = Played(seed), Manager()
+        trace, engine = Played(seed), BlockPoolOracle()
         for operation in generate(Random(seed), drawn):
             if operation.name in _OURS:
                 continue
@@ -60,7 +60,7 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
                 return trace
 
 
-def is_known(engine: Manager, operation: Operation) -> bool:
+def is_known(engine: BlockPoolOracle, operation: Operation) -> bool:
     """Whether tokens complete a block, not the first, with an item that is not the last: vLLM forgets the item."""
     if operation.name != "append_tokens":
         return False

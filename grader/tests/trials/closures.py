@@ -14,7 +14,7 @@ from grader.assignment.lab import Lab
 from grader.core.closure import Covering
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab
-from grader.search.beyond import checked, load_closure
+from grader.search.hunt import checked, load_closure
 from grader.tests.support.command import ROOT
 from grader.tests.support.hunting import HOSTILE, player_of
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.case_selection import select_cases
+from grader.assignment.case_files import select_cases
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs.paged_kv.lab import lab

@@ -48,7 +48,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from grader.labs.hybrid.situations import circumstances
+from grader.labs.hybrid.oracle import circumstances
 from grader.labs.hybrid.traces import Call, _Requests
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.hybrid.engine import Hybrid

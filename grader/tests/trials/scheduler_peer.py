@@ -48,7 +48,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from grader.labs.scheduler.situations import circumstances
+from grader.labs.scheduler.oracle import circumstances
 from grader.labs.scheduler.traces import generate
 from grader.tests.support.vllm_peer import PeerTrial, Played, VllmSide
 from reference.operation import Operation

@@ -94,8 +94,8 @@ def _modules() -> Iterator[str]:
     """Yield the modules that a submission may import."""
     harness = Path(process.__file__).parent / "harness"
     sys.path.insert(0, str(harness))
-    modules = import_module("modules")
-    yield from (name for name in sorted(sys.stdlib_module_names) if modules.may_be_imported(name, ()))
+    cage = import_module("cage")
+    yield from (name for name in sorted(sys.stdlib_module_names) if cage.may_be_imported(name, ()))
 
 
 def _differences(module: str) -> dict[str, tuple[str, str]]:
@@ -126,7 +126,8 @@ def _alone(work: sandbox.Workspace, source: bytes) -> dict[str, str]:
 
 def _graded(work: sandbox.Workspace, source: bytes, module: str, names: Sequence[str]) -> Mapping[str, str]:
     plan = [{"case": number, "operations": [["use", [name]]]} for number, name in enumerate(names)]
-    done = process.run(work, source, _DRIVER, plan, modules=(module,), total=600.0)
+    program = process.PythonProgram(content=source, source_name=_DRIVER.file, modules=(module,))
+    done = process.run(work, program, _DRIVER, plan, total=600.0)
     sent = (frame for frame in process.frames(done.channels[0]) if frame.kind == "S")
     return {names[frame.case]: json.loads(frame.body)["reply"].get("returned", "") for frame in sent}
 

@@ -17,7 +17,7 @@ import pytest
 from reference.block_pool import Manager
 from reference.tests.frozen_traces import difference, traces_in
 
-_PARTS = ("free", "back", "num_free", "null", "ref", "hash", "index", "tables", "ncached", "requests")
+_PARTS = ("free", "num_free", "null", "ref", "hash", "index", "tables", "ncached", "requests")
 
 _FROZEN = Path(__file__).with_name("vllm_traces.json.gz")
 

@@ -167,7 +167,7 @@ def _update(engine: Scheduler) -> list[str]:
         if len(known.outputs) == known.max_tokens:
             engine._leave(request)
             finished.append(request)
-    engine.scheduled, engine.awaits_update = {}, False
+    engine.scheduled = {}
     return finished
 
 

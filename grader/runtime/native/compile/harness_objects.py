@@ -1,9 +1,9 @@
 """The grader's side of every program: the driver and the harness, compiled once and cached between runs.
 
-A lane is a way to link a program with them. It is used only if a test program that is linked with it plays a trace on
-this machine, and its crash is traced to the right line: on some processors a linker makes programs that cannot walk
-their stack. The handout's own link (`dynamic`) is always kept, because nothing is left without it. Of the lanes that
-work, the first that links a submission is used.
+A lane is a way to link a program with this side. A lane works if a test program that it links plays a trace on this
+machine, and the grader finds the line at which that program crashes. On some processors a linker makes programs that
+cannot walk their stack. The handout's own link (`dynamic`) is always kept, so that there is at least one lane. Of the
+lanes that work, the first that links a submission is used.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 
 from grader.core.case import Case, Expected, Signature
-from grader.core.errors import BrokenTool, DriverError
+from grader.core.errors import BrokenTool, DriverError, OptionalStages
 from grader.core.model import Model
-from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
+from grader.runtime.native.compile.elf import Elf, Flag, SectionType, Symbols, is_safe, start
+from grader.runtime.native.compile.libc_names import CALLED_BY_STUBS, RENAMED
 from grader.runtime.native.native_played import name_lines
 from grader.runtime.native.project import FLAGS, CProject, Driver, NativeProgram
 from grader.runtime.native.replay import replay
-from grader.runtime.native.scan.elf import Elf, Symbols
-from grader.runtime.native.scan.expected import start
-from grader.runtime.native.scan.libc_names import CALLED_BY_STUBS, RENAMED
-from grader.runtime.native.scan.suspects import function_names
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.system import process, resources, sandbox
 from grader.system.budget import TIMING_PACE, Budget
 from grader.system.confine.filters import ARCHITECTURES
 from grader.system.folders import cached
-from grader.system.process import Completed, Patience
+from grader.system.process import Completed
+from grader.system.process_tree import Patience
 from reference.operation import Operation, Trace
 
 Lane = Callable[[str, Sequence[str]], list[str]]
 """Returns the command that links the objects into a program of that name."""
 
 BEFORE, BEHIND = "before.rsp", "behind.rsp"
-"""Files with the arguments before and behind the objects in a command that links a static program."""
+"""Files with the arguments before and after the objects in a command that links a static program."""
 
 # Only code is executable, neither the stack nor constants: suspects.py searches all that is executable.
 
@@ -57,7 +56,7 @@ def dynamic(target: str, objects: Sequence[str]) -> list[str]:
 def _static(linker: str, code_apart: str) -> Lane:
     """Return a lane that links a static program with this linker; forking a static program costs half as much.
 
-    What the harness needs of libc is linked to it beforehand (`_link_libc`).
+    The parts of libc that the harness needs are linked to the harness beforehand (`_link_libc`).
     """
 
     def command(target: str, objects: Sequence[str]) -> list[str]:
@@ -69,9 +68,9 @@ def _static(linker: str, code_apart: str) -> Lane:
 
 
 def _freestanding(target: str, objects: Sequence[str]) -> list[str]:
-    """Return the command that links with freestanding.c in the place of libc.
+    """Return the command that links with freestanding.c instead of libc.
 
-    The link fails where the student's object needs more than freestanding.c has.
+    The link fails if the student's object needs more than freestanding.c has.
     """
     code_apart = ("-znoexecstack", "-zseparate-code")
     return ["ld", "-static", "--gc-sections", *code_apart, "-o", target, *objects, "freestanding.o"]
@@ -85,7 +84,7 @@ LANES: Mapping[str, Mapping[str, Lane]] = {
     },
     "checked": {"freestanding": _freestanding, "dynamic": dynamic},
 }
-"""The lanes by program, in the order in which they are tried."""
+"""For each program its lanes, in the order in which they are tried."""
 
 STOCK: Mapping[str, str] = dict.fromkeys(LANES, "dynamic")
 """The only lane to try for a program that is linked as the handout's own command does it."""
@@ -106,6 +105,36 @@ def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) ->
     }
 
 
+_DATA: dict[int, str] = {SectionType.PROGBITS: "student_data", SectionType.NOBITS: "student_bss"}
+"""By type of section: the new name of sections with writable data. The harness restores them before every case."""
+
+_CODE = "student_text"
+"""The new name of sections with code, from which system calls are refused (harness/gate.c).
+
+Only the native program has sections of this name, because Valgrind expects the name .text.
+"""
+
+_CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.linkonce.t")
+"""Names of read-only sections that linkers put next to code, whether or not their flags say that they are code."""
+
+
+def section_renames(elf: Elf) -> tuple[list[str], list[str]]:
+    """Return objcopy's options that rename sections: with writable data that is not thread-local, and with code."""
+    variables: dict[str, str] = {}
+    code: dict[str, str] = {}
+    for section in elf.sections:
+        flags = section.flags & (Flag.WRITE | Flag.ALLOC | Flag.EXECUTE | Flag.TLS)
+        beside_code = flags & ~Flag.EXECUTE == Flag.ALLOC and section.name.startswith(_CODE_BY_NAME)
+        if not is_safe(section.name):  # such a name gets here only when it was allowed (`--allow`)
+            continue
+        if flags & Flag.ALLOC and (flags & Flag.EXECUTE or beside_code):
+            code[section.name] = _CODE
+        elif flags == Flag.WRITE | Flag.ALLOC and section.type in _DATA:
+            variables[section.name] = _DATA[section.type]
+    rename = "--rename-section={}={}".format
+    return list(starmap(rename, variables.items())), list(starmap(rename, code.items()))
+
+
 SANITIZED_CALLS = ("__ubsan_handle_*",)
 """Functions of the harness that gcc lets a build call that reports undefined behaviour."""
 
@@ -120,7 +149,7 @@ _FILTERS = Path(__file__).parents[3] / "system" / "confine"
 _HARNESS = Path(__file__).parents[1] / "harness"
 
 _OUR_FLAGS = (*FLAGS, "-g0")
-"""Without debug information: no report has a line of the harness; linker and Valgrind need not read it each time."""
+"""Without debug information, so that no report has a line of the harness, and linker and Valgrind have less to read."""
 
 _FIRST, _START, _LAST = ("crti.o", "crtbeginT.o"), "crt1.o", ("crtend.o", "crtn.o")
 _LIBRARIES = ("libgcc.a", "libgcc_eh.a", "libc.a")
@@ -137,7 +166,7 @@ _DECLARED = {"FUNC": "", "IFUNC": "", "OBJECT": "_Alignas(16) char {}[{}]", "TLS
 """By type of symbol: a C declaration of a name with a size. Other types mark places, such as the end of a section."""
 
 _CRASHING, _CRASH = "crashing.c", 3
-"""A C file whose second function crashes, and in which line."""
+"""A C file whose second function crashes, and the line of the crash."""
 
 _LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
 
@@ -157,11 +186,11 @@ class HarnessObjects:
     prefix: str
     """The prefix of the functions that replace libc's, random so that nothing in a student's file can name them."""
     objects: dict[str, bytes]
-    """By name: the files that are linked, and files of linker options."""
+    """The files that are linked, and files of linker options, by name."""
     starts: Mapping[str, frozenset[str]]
-    """What a known-good program runs besides its functions (expected.py), by program and lane."""
+    """What a known-good program runs besides its functions (elf.start), by program and lane."""
     libc_names: bytes
-    """JSON; see `libc` and `only_static`."""
+    """JSON with the content of `libc` and `only_static`."""
 
     def libc(self) -> dict[str, str]:
         """Return what the usual link gets from libc and gcc, by name: the C declaration of a variable, or ""."""
@@ -169,14 +198,14 @@ class HarnessObjects:
         return names
 
     def only_static(self) -> frozenset[str]:
-        """Return what else there is in a static libc: inner parts, for which the usual link has no names."""
+        """Return the names that only a static libc defines; they belong to its inner parts."""
         return frozenset(json.loads(self.libc_names)["static"])
 
 
 def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs.
 
-    They are read once in a process: to look for a newer version of each source takes 6 ms.
+    They are read once in a process, because checking each source for changes takes 6 ms.
     """
     if project.driver not in _READ:
         _READ[project.driver] = _from_cache(project)
@@ -228,7 +257,7 @@ def _make(project: CProject, folder: Path) -> None:
         ]
         _run_own(["objcopy", "--wildcard", *global_names, name], folder)
         elf = Elf.read((folder / name).read_bytes())
-        functions = function_names(elf) if elf else []
+        functions = sorted({symbol.name for symbol in elf.functions()}) if elf else []
         kept_names = re.compile(f"main$|{prefix}")
         known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
         (folder / "functions.sym").write_text("".join(known))
@@ -246,10 +275,10 @@ def _make(project: CProject, folder: Path) -> None:
 
 
 def _link_libc(folder: Path) -> None:
-    """Link native.o with what it needs of a static libc into native-libc.o.
+    """Link native.o with the parts of a static libc that it needs into native-libc.o.
 
-    The files BEFORE and BEHIND list what else every static program is linked with. Where there is no static libc,
-    native-libc.o is not made, and no lane that needs it works.
+    The files `BEFORE` and `BEHIND` list the files to link before and after the objects of a static program. If there
+    is no static libc, native-libc.o is not made, and no lane that needs it works.
     """
     files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
     paths = {name: _run_own(["gcc", f"-print-file-name={name}"], folder).stdout.decode().strip() for name in files}
@@ -260,7 +289,7 @@ def _link_libc(folder: Path) -> None:
 
 
 def trial(project: CProject) -> tuple[Case, Driver]:
-    """Return a case that calls the first two demanded functions, and a driver that can say no more than that."""
+    """Return a case that calls the first two demanded functions, and a driver for this case only."""
     operations = tuple(Operation(name=name) for name in list(project.functions)[:2])
     case = Case(
         name="trial",
@@ -301,7 +330,7 @@ def _try_lanes(project: CProject, folder: Path) -> None:
 
 
 def _plays(project: CProject, crashing: Elf, *, checked: bool) -> bool:
-    """Whether a program plays a trace up to its crash, whose line is found."""
+    """Return whether a program plays a trace up to its crash, and the line of the crash is found."""
     if checked and not resources.version("valgrind"):
         return False
     case, driver = trial(project)
@@ -323,7 +352,7 @@ def _no_model(trace: Trace) -> Model:
 
 
 def _linked(command: list[str], folder: Path, program: str) -> Elf | None:
-    """Return what the command links; None where it fails, or the linker is not installed."""
+    """Return the program that the command links; None if it fails, or if the linker is not installed."""
     works = shutil.which(command[0]) is not None and _run(command, folder).succeeded
     return Elf.read((folder / program).read_bytes()) if works else None
 

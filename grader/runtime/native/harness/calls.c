@@ -1,5 +1,5 @@
 /* The functions to which the student's calls of libc were renamed: allocators, their relatives, ways out of the
- * program, and what becomes of calls that are refused. */
+ * program, and what happens to calls that are refused. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -309,7 +309,7 @@ static FILE *as_new(FILE *file)
     return file;
 }
 
-/* Open a file: none is there to be read. `stream`, where it is not NULL, goes on to lead where it led. */
+/* Open a file. No file can be read. `stream`, if it is not NULL, keeps its own file. */
 FILE *harness_opened(const char *mode, FILE *stream, const char *name, void *caller)
 {
     if (*mode != 'w' && *mode != 'a' && strchr(mode, '+') == NULL) {

@@ -20,7 +20,7 @@ void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address,
     size_t head = sizeof body - sizeof body.stack;
     send_frame(kind, &body, head + (at ? sizeof body.stack[0] : 0));
     void *stack[FRAMES_DEPTH];
-    int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a ruined stack: the frame above is out */
+    int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a damaged stack: the frame above is sent */
     int from = 0, kept = 0;
     while (at != NULL && from < depth && stack[from] != at) /* the handler's own frames */
         from++;
@@ -61,7 +61,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     signal(signal_number, SIG_DFL);
     if (signal_number != SIGSEGV)
-        signal(SIGSEGV, SIG_DFL); /* the walk up the stack below may meet ruins */
+        signal(SIGSEGV, SIG_DFL); /* the walk up a damaged stack may fault */
     enum { RED_ZONE = 256 }; /* below its end; ABIs allow 128 bytes, and a call writes there, too */
     int hang = signal_number == SIGPROF;
     const char *at = info->si_addr, *end = stack_pointer(context);

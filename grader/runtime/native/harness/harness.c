@@ -13,7 +13,7 @@
  * part because the grader takes the last END before the next BEGIN. The parent also limits the time of each operation;
  * see "time" below. Before its first operation the child gives up all rights that it does not need (rights.c). At its
  * end the child reports what it did not free, from its own table, into which the student's code could store. Valgrind,
- * which no store of the program reaches, has the last word.
+ * whose record no store of the program reaches, decides.
  *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
  * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
@@ -22,7 +22,7 @@
  * Valgrind lists all blocks that were never freed; there may not be more of them than the cases reported.
  *
  * The student's malloc, free, exit and so on were renamed to the functions of calls.c. Memory comes from an arena and
- * is never used twice, with a gap before and behind each block. Addresses rise with each allocation, or fall where the
+ * is never used twice, with a gap before and after each block. Addresses rise with each allocation, or fall where the
  * lab's settings of a case say so: a program that compares them is wrong in one of the two. Natively new bytes are
  * 0xA5, freed ones 0xDD, and the gaps are canaries. Valgrind is instead told of every block, and that the gaps belong
  * to no block: so it finds the same errors in a statically linked program, where it cannot see malloc, and such a
@@ -478,7 +478,7 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         give_up_rights(confined);
         int fits = run_case(own);
-        if (__fpending(stdout)) /* to take its lock would copy two pages */
+        if (__fpending(stdout)) /* taking its lock would copy two pages */
             fflush(stdout);
         _exit(fits ? 0 : EXIT_MISFIT);
     }
@@ -581,7 +581,7 @@ int main(int argc, char **argv)
     VALGRIND_MAKE_MEM_NOACCESS(plan, plan_room);
     if (!MEMCHECK)
         copy.words = harness_pages(largest_of(at, cases));
-    enum { CASES_BETWEEN = 16 }; /* two lists, which take up to a millisecond each */
+    enum { CASES_BETWEEN = 16 }; /* between two lists, because a list takes up to a millisecond */
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         VALGRIND_MAKE_MEM_DEFINED(one, sizeof *one);

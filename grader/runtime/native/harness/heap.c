@@ -21,7 +21,7 @@ extern _Thread_local char harness_first_tdata, harness_first_tbss;
 static _Thread_local volatile char last_tdata = 1, last_tbss;
 
 static struct statics {
-    char *start, *stop, *kept; /* kept: as they were before the first case; NULL: zeros */
+    char *start, *stop, *kept; /* kept: the values before the first case; NULL: zeros */
 } statics[4];
 enum { STATICS = sizeof statics / sizeof *statics };
 
@@ -54,7 +54,7 @@ void keep_statics(int restore)
     statics[3] = (struct statics){&harness_first_tbss, (char *)(uintptr_t)&last_tbss, NULL};
     for (int i = 0; MEMCHECK && i < STATICS; i++) {
         size_t size = (size_t)(statics[i].stop - statics[i].start);
-        VALGRIND_MAKE_MEM_DEFINED(statics[i].start, size); /* it does not know that thread-local zeros are set */
+        VALGRIND_MAKE_MEM_DEFINED(statics[i].start, size); /* Valgrind does not know that thread-local zeros are set */
         if (i % 2 == 0)
             statics[i].kept = memcpy(harness_pages(size), statics[i].start, size);
     }
@@ -75,7 +75,7 @@ enum { BEFORE = 32, BEHIND = 128, FILL_FREED = 0xDD, CANARY = 0xFB };
 static const size_t ROOM = (size_t)256 << 20;
 /* The most of one case at one time. An endless allocation loop soon reaches it, a program that frees never does. */
 static const size_t MOST_LIVE = (size_t)64 << 20;
-/* Under Valgrind, where all cases share the arena: after so many bytes it begins anew with the next case. */
+/* Under Valgrind, where all cases share the arena: after this many bytes it is empty again for the next case. */
 static const size_t TIDY_AFTER = (size_t)16 << 20;
 /* Natively, zeros below the arena and above it. An index that is computed from memory that was never set is negative,
  * for new bytes are FILL_NEW: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. There it finds zeros, as it might where
@@ -175,7 +175,7 @@ static void remember(unsigned char *start, size_t size, void *caller)
     heap.live_bytes += size;
 }
 
-/* Return whether this is the allocation that the plan wants to fail. */
+/* Return whether this is the allocation that must fail by the plan. */
 static int must_fail(size_t size, void *caller)
 {
     if (now.failing <= 0 || --now.failing > 0)
@@ -296,7 +296,7 @@ void release(void *start, void *caller)
         tell_of_block(BAD_FREE, wrong, known ? block : NULL, caller,
                       known ? (int64_t)((uintptr_t)start - start_of(block)) : 0);
         if (MEMCHECK)
-            VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
+            VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* Valgrind reports the bad free with all stacks */
         return;
     }
     if (MEMCHECK)

@@ -37,7 +37,7 @@ void give_up_rights(int refuse_calls)
 {
 #ifndef UNDER_VALGRIND
     close_files();
-    setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}); /* what is open works on, nothing is added */
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}); /* open descriptors still work, but no new ones can be made */
 #endif
     if (!refuse_calls)
         return;

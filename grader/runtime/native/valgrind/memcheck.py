@@ -6,7 +6,12 @@ them what was lost. Because a program can store into that table, Valgrind also l
 never freed at all: there may not be more of it than the cases reported (`Unfreed`).
 
 A program could detect Valgrind and hide its faults there. No state is reported under Valgrind, but the heap after each
-operation is, and the total time. Both are known natively, so a program that behaves differently is noticed.
+operation is, and the total time. The native run showed both too, so a program that behaves differently is noticed.
+
+If Valgrind does not begin, it is run again without the program's debug information, and without an option that old
+versions lack. A program for which Valgrind has no room (static zeros above some 1.5 GB) is not checked, and earns no
+points for the use of memory. An instruction that Valgrind does not know, such as one of AVX-512, ends a program by
+SIGILL, as a trap does. The bytes of the program show which of the two it is. Only a trap costs points.
 
 Only when something is wrong, one further process finds lines that the first could not name. Memcheck has no memory that
 may be read but not written. So a store into a shared block, and a wrong copy, have their lines only where that block is
@@ -15,39 +20,41 @@ forbidden altogether. And it takes additional time to find where an unset value 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import math
+import re
+import secrets
+import signal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 from grader.core.case import Case
-from grader.core.judgement import SHARED_MEMORY
-from grader.core.model import Access, MemorySpan
-from grader.core.optional_stages import OptionalStages
-from grader.core.verdict import Advice, SourceLine, Visibility
-from grader.runtime.comparison import Comparison
+from grader.core.errors import OptionalStages
+from grader.core.model import MemorySpan
+from grader.core.sanitize import decoded
+from grader.core.verdict import SourceLine
 from grader.runtime.native.native_played import NativeStep
 from grader.runtime.native.project import Driver, NativeProgram
-from grader.runtime.native.replay import plan
-from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, Classified, Contract, MemoryFault
-from grader.runtime.native.valgrind.one_process import ValgrindRun, run_once
-from grader.runtime.native.valgrind.reports import RunProgress
+from grader.runtime.native.replay import Frames, plan
+from grader.runtime.native.symbolize import run_tool, source_lines
+from grader.runtime.native.valgrind.memory_faults import Checked, Classified, Contract, MemoryFault
+from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, Stack, followed, read
 from grader.runtime.protocol import Place
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
-from grader.system.sandbox import Workspace
+from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
+from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
 
 _LEAST_SECONDS, _TIMES_NATIVE = 2.0, 100  # each is several times what Valgrind was seen to need
 _MARGIN = 1.15  # the kernel counts by ticks: it ended processes up to 4 % before their limit
 _HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
-_MOST_CASES = 3
-
-MOST_PROCESSES = 4
-"""The most processes for one submission, whatever it does."""
+MOST_RUNS = 4
+"""The most processes for one submission, in any case."""
 
 _MOST_TOGETHER = 3
-"""The most processes for its public cases, and for its hidden cases."""
+"""The most processes for a submission's public cases, and the same for its hidden cases."""
 
 _SLOW_SECONDS = 0.03  # of a case natively; slower cases run last, so that they keep no other from being checked
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
@@ -71,9 +78,9 @@ def memcheck(
 
     `natively` is the CPU time in seconds that each case needs without Valgrind, `steps` what the program did natively,
     `allowed` the contract of each case's operations. A silent case is run again,
-    alone, with twice the time, before it counts as hanging. `strict`: a store or copy has its line also where only
-    reading is allowed; there is one process only. `origins`: find origins of unset values. `optional` runs what only
-    names lines.
+    alone, with twice the time, before it counts as hanging. `strict`: also find the lines of stores and copies to
+    memory that a call may only read; run only one process. `origins`: find origins of unset values. `optional` runs the
+    stages that only find lines.
     """
     calls = {number: [operation.name for operation in cases[number].trace.operations] for number in numbers}
     contracts = {number: Contract(calls[number], (allowed or {}).get(number, ()), strict) for number in numbers}
@@ -106,7 +113,7 @@ def memcheck(
         return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.course.begun)))
 
     processes = _Processes(run_of, work.budget)
-    processes.run_parts(parts, 1 if strict else MOST_PROCESSES)
+    processes.run_parts(parts, 1 if strict else MOST_RUNS)
     return _checked(processes, contracts, numbers, steps or {}, strict=strict)
 
 
@@ -155,9 +162,9 @@ def _checked(
 
 
 def _evasion(runs: Sequence[ValgrindRun], *, failed: bool) -> str:
-    """Return how a program kept cases from Valgrind, which works on this machine; "" where it did not.
+    """Return how a program kept cases from Valgrind, in words that fit after "the program"; "" if it did not.
 
-    A program that is slow natively too is no such program, nor is one with an instruction that Valgrind does not know.
+    The program is not to blame if the machine was busy, or if Valgrind does not know one of its instructions.
     """
     if any(run.out_of_time or run.unknown_instruction for run in runs):
         return ""
@@ -171,7 +178,7 @@ def _evasion(runs: Sequence[ValgrindRun], *, failed: bool) -> str:
 def _patience(
     cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float], *, least: float
 ) -> dict[int, float]:
-    """Return the seconds that each case may be silent, at `least` so many, by what an operation needs natively.
+    """Return the seconds that each case may be silent: at least `least`, or more if its operations are slow natively.
 
     Only cases of the same part count: a process of public cases must not learn how long hidden ones took.
     """
@@ -181,10 +188,10 @@ def _patience(
 
 @dataclass(slots=True)
 class _Processes:
-    """Runs the processes for one submission, and collects the cases that stopped or hang in them, with where."""
+    """Runs the processes for one submission, and collects the cases that stop or hang in them, and where."""
 
     run_of: Callable[[Sequence[int], int], ValgrindRun]
-    """Runs one process for these cases, which may be silent for so many times as long as usual."""
+    """Runs one process for these cases. The number multiplies the time that a case may be silent."""
     budget: Budget
     runs: list[ValgrindRun] = field(default_factory=list)
     stopped: dict[int, int] = field(default_factory=dict)
@@ -231,11 +238,9 @@ def enough(natively: Iterable[float]) -> float:
 
 
 def diverged(
-    courses: Iterable[RunProgress],
-    steps: Mapping[int, Sequence[NativeStep]],
-    wrong: Collection[Place],
+    courses: Iterable[RunProgress], steps: Mapping[int, Sequence[NativeStep]], wrong: Collection[Place]
 ) -> dict[int, int]:
-    """Return by case the first operation that differs from the native run, before any error that would explain it."""
+    """Return for each case the first operation that differs from the native run, if no error by then explains it."""
     first_differing: dict[int, int] = {}
     for course in courses:
         for case, did in course.did.items():
@@ -247,24 +252,8 @@ def diverged(
     return first_differing
 
 
-def cases_without_line(
-    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, order: Sequence[int]
-) -> list[int]:
-    """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
-
-    `order` are the failing cases, the first one to look at first.
-    """
-    lacking = (number for number in order if _lacks_line(number, comparisons[number], checked, allowed))
-    return list(islice(lacking, _MOST_CASES))
-
-
-def cases_with_unset(checked: Checked) -> list[int]:
-    """Return a few cases in which a value was used that was never set."""
-    return list(dict.fromkeys(error.case for error in checked.errors if error.unset))[:_MOST_CASES]
-
-
 def completed(checked: Checked, more: Checked) -> Checked:
-    """Return what is known after the further process. It adds lines, but neither errors nor cases."""
+    """Return `checked`, completed by a second run that looked for lines. `more` adds lines, but no errors or cases."""
     origins = {_identity(error): error.auxiliary for error in more.errors if error.unset}
     return replace(
         checked,
@@ -278,53 +267,186 @@ def completed(checked: Checked, more: Checked) -> Checked:
     )
 
 
-def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed) -> Iterator[Advice]:
-    """Yield advice on stores by calls that may touch nothing, when no effect is left afterwards: each line once.
-
-    Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
-    """
-    seen = set()
-    for breach in checked.breaches:
-        comparison = comparisons[breach.case]
-        touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
-        visible = _touched(comparison, breach.operation)
-        hidden = comparison.case.visibility is Visibility.HIDDEN
-        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in seen:
-            continue
-        seen.add(breach.lines[:1])
-        call = comparison.case.trace.operations[breach.operation].name
-        yield Advice(
-            kind="breach",
-            message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
-            case=comparison.case.name,
-            operation=breach.operation + 1,
-            source=breach.lines,
-        )
-
-
-def _lacks_line(number: int, comparison: Comparison, checked: Checked, allowed: Allowed) -> bool:
-    """Whether the last operation with a contract went wrong, had to read, and has no line yet."""
-    spans = allowed.get(number, ())
-    last = len(spans) - 1
-    return (
-        last >= 0
-        and any(span.access is Access.READ for span in spans[last])
-        and _touched(comparison, last)
-        and (number, last) not in checked.stores
-        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
-        and comparison.played.complete
-    )
-
-
-def _touched(comparison: Comparison, operation: int) -> bool:
-    """Whether the native pass shows a difference in shared memory."""
-    return any(
-        SHARED_MEMORY in difference.tags
-        for deviation in comparison.deviations
-        if deviation.operation == operation
-        for difference in deviation.judgement.differences
-    )
-
-
 def _identity(error: MemoryFault) -> tuple[object, ...]:
     return error.case, error.operation, error.kind, error.lines
+
+
+_WALL_SECONDS = 60.0
+_START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0
+"""Limits of the time before the first case, with debug information and without it (Valgrind needs 0.15 s)."""
+_MOST_OF = 0.7  # part of its limit: the kernel counts by ticks and is not exact
+_EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
+_HARNESS_EXITS = (0, 97, _EXIT_BY_STUDENT, 99, 100)
+"""Exit codes after which Valgrind always completes its report; inside.h has their names."""
+
+_LONGEST_INSTRUCTION = 15
+_MADE_TO_TRAP = re.compile(r"\(bad\)|\.|ud|int|brk|hlt")
+"""The beginnings of what objdump prints for bytes that are no instruction, and for instructions that always trap."""
+
+_COMMAND = (
+    "valgrind",
+    "--tool=memcheck",
+    "--xml=yes",
+    "--error-limit=no",
+    "--redzone-size=128",
+    "--leak-check=no",  # at the end; the harness requests one after each case that left memory allocated
+    "--show-leak-kinds=all",
+    "--num-callers=24",
+    "--read-inline-info=no",  # saves a quarter of the start-up; reports.py finds the names that are lost
+    "--vgdb=no",
+    "--sanity-level=0",  # it would search its own tables twice, which only serves its developers
+    "--demangle=no",  # C has no mangled names, and some demangled names grow to gigabytes
+    "--command-line-only=yes",  # no options from a file that the program may have left for the next run
+)
+
+
+_WITHOUT_CHASING = "--vex-guest-chase=no"
+"""With it, the target of a jump is translated once, not once for each jump. It saves a tenth of the cases' time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValgrindRun:
+    """What one process of Valgrind reported."""
+
+    course: RunProgress
+    report: ReadReport
+    hangs: bool
+    out_of_time: bool
+    """Whether the process was ended because the machine is busy, which is not the program's fault."""
+    by_limit: bool
+    """Whether the process was ended for the total time that it used."""
+    sleeps: bool
+    """Whether the process used less CPU time than its limit and slept for the rest. No program needs to sleep."""
+    stderr: str
+    cpu_seconds: float
+    cut: bool
+    """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
+    unexplained: bool
+    unknown_instruction: bool = False
+    """Whether an instruction that Valgrind does not know ended the process."""
+    too_slow: bool = False
+    """Whether the process used far more time than Valgrind needs for what its cases do natively."""
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether no further process would help."""
+        return not self.course.begun or self.out_of_time or self.by_limit
+
+    def without(self, case: int) -> ValgrindRun:
+        """Return the run without what was reported of that case."""
+        errors = tuple(error for error in self.report.errors if error.case != case)
+        counted = {place: count for place, count in self.course.counted.items() if place[0] != case}
+        did = {number: steps for number, steps in self.course.did.items() if number != case}
+        course = replace(self.course, counted=counted, did=did)
+        return replace(self, course=course, report=replace(self.report, errors=errors))
+
+
+def run_once(
+    work: Workspace,
+    program: NativeProgram,
+    feed: Callable[..., bytes],
+    patience: float,
+    *,
+    planned: Mapping[int, int],
+    cpu_seconds: float,
+    origins: bool,
+    optional: OptionalStages,
+    bare: bool = False,
+) -> ValgrindRun:
+    """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
+    token = secrets.randbits(64)
+    cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
+    own_limit = max(
+        0.1, min(cpu_limit, work.budget.cpu)
+    )  # what is left for it may be less than a kernel's limit can be
+    done = work.run(
+        lambda ends: [
+            *_COMMAND,
+            *([] if bare else [_WITHOUT_CHASING]),
+            *(["--track-origins=yes"] if origins else []),
+            f"--xml-fd={ends[2]}",
+            f"./{_placed(work, program, bare=bare)}",
+            *map(str, ends[:2]),
+        ],
+        limits=_limits(patience, cpu_limit, own_limit, bare=bare),
+        feeds=[feed(token=token)],
+        channels=2,
+    )
+    reports, document = done.channels
+    frames = Frames(reports, token, sum(planned.values()))
+    course = followed(frames, planned, token)
+
+    def look_up(stacks: Sequence[Stack]) -> Mapping[Stack, tuple[SourceLine, ...]]:
+        return source_lines(work, program, stacks, checked=True)
+
+    report = read(document, course, program.source_name, look_up, optional=optional)
+    worked = done.cpu_seconds > _MOST_OF * cpu_limit
+    by_limit = done.slow or (done.signal in (signal.SIGKILL, signal.SIGXCPU) and worked)
+    ended = by_limit or done.timed_out or done.flooded or done.large
+    complete = ended or report.unread or document.rstrip().endswith(_LAST_WORD)
+    cut = not complete and (course.through or done.exit_code in _HARNESS_EXITS)
+    unknown = done.signal == signal.SIGILL and _is_instruction(work, program, report.fatal_at)
+    explained = ended or cut or unknown or done.exit_code == _EXIT_BY_STUDENT
+    unread = _unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut)
+    return ValgrindRun(
+        course=course,
+        report=replace(report, unread=unread),
+        hangs=done.silent,
+        out_of_time=done.timed_out and not done.silent,
+        by_limit=by_limit,
+        sleeps=done.slow and done.cpu_seconds <= _MOST_OF * own_limit,
+        stderr=done.stderr.decode(errors="replace").strip()[-500:],
+        cpu_seconds=done.cpu_seconds,
+        unexplained=not (explained or course.ended.issuperset(course.begun)),
+        cut=cut,
+        unknown_instruction=unknown,
+    )
+
+
+def _is_instruction(work: Workspace, program: NativeProgram, address: int) -> bool:
+    """Return whether the bytes at the address are an instruction, and not one that always ends the program."""
+    window = [f"--start-address={address}", f"--stop-address={address + _LONGEST_INSTRUCTION}"]
+    place = program.place(work, checked=True)
+    done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, place]) if address else None
+    line = re.search(rf"^ *{address:x}:\t(\S+)", decoded(done.stdout), re.MULTILINE) if done is not None else None
+    return line is not None and not _MADE_TO_TRAP.match(line[1])
+
+
+def _unread(unread: str, *, large: bool, too_much: bool, cut: bool) -> str:
+    """Return why a process's report could not be read in full, in words that fit after "its report"; else ""."""
+    if large:
+        most = f"more than {MOST_MEMORY >> 20} MB of memory or {MOST_PROCESSES} processes"
+        return f"was cut off, for the program takes {most}"
+    if unread:
+        return unread
+    if too_much:
+        return "comes with more messages than any program needs"
+    return "was cut off before its end" if cut else ""
+
+
+def _placed(work: Workspace, program: NativeProgram, *, bare: bool) -> str:
+    """Put the program into the workspace and return its name.
+
+    `bare`: without debug information, on which Valgrind may fail. The grader looks up lines itself.
+    """
+    name = program.place(work, checked=True)
+    if not bare:
+        return name
+    bare_name = f"bare{secrets.token_hex(8)}"  # an earlier program may have left a file under a known name
+    work.run(["objcopy", "--strip-debug", name, bare_name], limits=LINK_LIMITS)
+    return bare_name
+
+
+def _limits(patience: float, cpu_seconds: int, own_seconds: float, *, bare: bool) -> Limits:
+    return replace(
+        RUN_LIMITS,
+        sees_processes=False,
+        sees_itself=True,
+        wall_seconds=_WALL_SECONDS,
+        cpu_seconds=cpu_seconds,
+        address_space=None,
+        open_files=None,
+        own_seconds=own_seconds,
+        silent_seconds=patience,
+        silent_start_seconds=_BARE_START_SECONDS if bare else _START_SECONDS,
+    )

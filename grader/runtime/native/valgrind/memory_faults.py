@@ -2,29 +2,31 @@
 
 A breach is an access to shared memory that an operation may not touch. It is no memory error and costs nothing by
 itself, because only the state after a call is judged (a block may be stored again as a whole, or changed and changed
-back), and because Valgrind prints a repeated error without its address. It gives a difference of the native pass its
-line; a breach without an effect after the call (a read, the same value stored again) does not even do that.
+back), and because Valgrind prints a repeated error without its address. It gives a difference of the native run its
+line. A breach without an effect after the call (a read, the same value stored again) gives no line either.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
+from grader.core.judgement import SHARED_MEMORY
 from grader.core.model import Access, MemorySpan, ModelFactory
-from grader.core.verdict import SourceLine
-from grader.runtime.comparison import Comparison
-from grader.runtime.protocol import Place
+from grader.core.verdict import Advice, SourceLine, Visibility
+from grader.runtime.protocol import Comparison, Place
 
 TOOL = "Valgrind"
 """The checker's name, as reports write it."""
 
 
 Allowed = Mapping[int, Sequence[tuple[MemorySpan, ...]]]
-"""By case, what each of its operations may touch, up to and including the first with a wrong record."""
+"""For each case, what its operations may touch, up to and including the first operation with a wrong record."""
 
+_MOST_CASES = 3
 _MOST_SPANS = 2
 _CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
 _NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
@@ -37,35 +39,35 @@ class MemoryFault:
     case: int
     operation: int
     kind: str
-    """The word for it in findings."""
+    """The word for the error in findings."""
     symptom: str
-    """The word for it in mistakes."""
+    """The word for the error in mistakes."""
     message: str
     lines: tuple[SourceLine, ...]
     auxiliary: tuple[SourceLine, ...]
     """Where the memory was allocated or freed."""
     origin: str = ""
-    """What happened at `auxiliary`, as a sentence that its place ends."""
+    """What happened at `auxiliary`, as a sentence that ends with its line."""
     leak: bool = False
     unset: bool = False
     """Whether a value was used that was never set."""
     stores: bool = False
-    """Whether it was a store to memory that must not be written."""
+    """Whether the error was a store to memory that must not be written."""
     breach: bool = False
-    """Whether it was an access to shared memory that its operation may not touch."""
+    """Whether the error was an access to shared memory that its operation may not touch."""
     explains_state: bool = False
-    """Whether it probably caused a wrong state of the same call."""
+    """Whether the error probably caused a wrong state of the same call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfreed:
-    """What the checker itself says was never freed in some consecutive cases of one process."""
+    """The memory that was never freed in some consecutive cases of one process, by the checker's own record."""
 
     cases: tuple[int, ...]
     unreported: int
-    """The number of these allocations that the program's process did not report as left."""
+    """The number of these allocations that the harness did not report as left."""
     by_function: Mapping[str, int]
-    """How many each of the submission's functions allocated, by the outermost function on the stack."""
+    """The number of these allocations by the outermost function of the submission on the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +75,15 @@ class Checked:
     """What the checker reported on all cases that it ran."""
 
     asked: int
-    """The number of cases that it was to run."""
+    """The number of cases that the checker was to run."""
     errors: tuple[MemoryFault, ...]
     counted: dict[Place, int]
-    """The number of errors that it counted in each operation. It includes repeated errors, which are printed once."""
+    """The number of errors that the checker counted in each operation, with repeated errors, which are printed once."""
     stopped: dict[int, int]
     """Cases that ran to their end without the checker but not with it; the operation (from 0) where they stopped."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
-    """Cases that end without the checker but hang twice with it, or need far more time than it needs for what they do
-    without it. With the operation and the lines where they were."""
+    """Cases that end without the checker but hang twice with it, or need far more time with it than the work needs,
+    with the operation and the lines where they were."""
     diverged: dict[int, int]
     """Cases that allocate and free differently than without the checker, without an error; the first such operation."""
     unchecked: tuple[int, ...]
@@ -90,27 +92,30 @@ class Checked:
     cpu_seconds: float = 0.0
     breaches: tuple[MemoryFault, ...] = ()
     evasion: str = ""
-    """How the program kept the unchecked cases from the checker, in words that fit after "the program"; "" where no
+    """How the program kept the unchecked cases from the checker, in words that fit after "the program"; "" if only no
     time was left for them."""
     left: Mapping[int, int] = field(default_factory=dict)
-    """By case in which all operations returned: how many allocations the program's process reported as left."""
+    """For each case in which all operations returned, the number of allocations that the harness reported as left."""
     unfreed: tuple[Unfreed, ...] = ()
     stores: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that stored into shared memory which the operation may not touch, including repeated stores."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read memory which the operation may only read; for a few cases with a difference."""
     unknown_instruction: bool = False
-    """Whether it does not know an instruction of the program; nobody can say anything about the unchecked cases."""
-    cut: bool = False  # whether its report stops in the middle although the program came to its end
-    unexplained: bool = False  # or in the middle of a case, and neither the grader nor the harness ended it
+    """Whether the checker does not know an instruction of the program: then the unchecked cases prove nothing."""
+    cut: bool = False
+    """Whether the checker's report stops in the middle although the program came to its end."""
+    unexplained: bool = False
+    """Whether the checker stopped in the middle of a case, and neither the grader nor the harness ended it."""
     unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
     """For each process whose report could not be read in full: where it was at its end, the reason, and all its cases.
     The program caused the loss, because the checker's own report is short and complete."""
-    refused: str = ""  # what it printed when it did not begin any case
+    refused: str = ""
+    """What the checker printed, if it did not begin any case."""
 
     @property
     def unexplained_end(self) -> str:
-        """How the checker ended, where something outside the program could have caused that too; "" otherwise."""
+        """How the checker ended, if something outside the program could have caused that, too; "" otherwise."""
         middle = "of its report" if self.cut else "of a case" if self.unexplained else ""
         ended = f"{TOOL} ended in the middle {middle}, and nobody says why" if middle else ""
         return f"{TOOL} did not start the program: {self.refused}" if self.refused else ended
@@ -131,7 +136,7 @@ class Checked:
 
     @property
     def coverage(self) -> str:
-        """What the checker saw, in a sentence; "" when it saw everything."""
+        """In a sentence, how many cases the checker saw, and why not all; "" if it saw all."""
         if not self.unchecked:
             return ""
         seen = f"{TOOL} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
@@ -146,7 +151,7 @@ class Checked:
 def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[MemorySpan, ...], ...]:
     """Return what each operation may touch (see `Model.allowed`), up to and including the first with a wrong record.
 
-    There it depends on the program's own choice of blocks.
+    What that last one may touch depends on the program's own choice of blocks.
     """
     case, steps, follows = comparison.case, comparison.played.steps, comparison.follows
     allowed = case.expected.allowed[:follows]
@@ -165,10 +170,10 @@ class Contract:
     calls: Sequence[str]
     allowed: Sequence[tuple[MemorySpan, ...]]
     strict: bool
-    """Whether nothing may be touched that an operation may only read."""
+    """Whether the memory that an operation may only read may not be touched at all."""
 
     def guards(self, operation: int) -> bool:
-        """Whether anything is forbidden in this operation."""
+        """Whether any part of the lent memory may not be accessed in this operation."""
         return operation < len(self.allowed)
 
     def encoded(self) -> bytes:
@@ -185,7 +190,7 @@ class Contract:
 
 
 class Classified:
-    """Separates breaches from memory errors where Valgrind only counted them: it prints the same stack once."""
+    """Separates breaches from memory errors that Valgrind only counted: it prints errors with the same stack once."""
 
     def __init__(
         self, contracts: Mapping[int, Contract], errors: Sequence[MemoryFault], counted: Mapping[Place, int]
@@ -200,7 +205,7 @@ class Classified:
         self.breaching_calls = {self._call(breach.case, breach.operation) for breach in self.breaches}
 
     def is_breach(self, place: Place) -> bool:
-        """Whether all errors counted there are breaches. In a call that has shown both, repeated ones count as both."""
+        """Whether all errors counted there are breaches; False for repeats in a call that has other errors too."""
         if place not in self.guarded or place in self.faulty:
             return False
         call = self._call(*place)
@@ -208,7 +213,7 @@ class Classified:
         return call in self.breaching_calls and not (repeats and call in self.faulty_calls)
 
     def lines(self, *, stores: bool) -> dict[Place, tuple[SourceLine, ...]]:
-        """Return the lines of each operation's breaches; where it only repeats breaches, those of the same call."""
+        """Return the lines of each operation's breaches; for a repeated breach, those of the call's first breach."""
         here: dict[Place, MemoryFault] = {}
         same: dict[str, MemoryFault] = {}
         for breach in self.breaches:
@@ -221,3 +226,63 @@ class Classified:
     def _call(self, case: int, operation: int) -> str:
         calls = self.contracts[case].calls
         return calls[min(operation, len(calls) - 1)]
+
+
+def cases_without_line(
+    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, order: Sequence[int]
+) -> list[int]:
+    """Return a few cases whose first wrong operation must read shared memory and left it wrong, at an unknown line.
+
+    `order` has the numbers of the failing cases, the most important first.
+    """
+    lacking = (number for number in order if _lacks_line(number, comparisons[number], checked, allowed))
+    return list(islice(lacking, _MOST_CASES))
+
+
+def cases_with_unset(checked: Checked) -> list[int]:
+    """Return a few cases in which a value was used that was never set."""
+    return list(dict.fromkeys(error.case for error in checked.errors if error.unset))[:_MOST_CASES]
+
+
+def _lacks_line(number: int, comparison: Comparison, checked: Checked, allowed: Allowed) -> bool:
+    """Return whether the last operation with a contract went wrong, had to read shared memory, and has no line yet."""
+    spans = allowed.get(number, ())
+    last = len(spans) - 1
+    return (
+        last >= 0
+        and any(span.access is Access.READ for span in spans[last])
+        and _touched(comparison, last)
+        and (number, last) not in checked.stores
+        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
+        and comparison.played.complete
+    )
+
+
+def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed) -> Iterator[Advice]:
+    """Yield advice on stores by calls that may touch nothing, if no effect is left afterwards: each line once.
+
+    Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
+    """
+    seen = set()
+    for breach in checked.breaches:
+        comparison = comparisons[breach.case]
+        touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
+        visible = _touched(comparison, breach.operation)
+        hidden = comparison.case.visibility is Visibility.HIDDEN
+        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in seen:
+            continue
+        seen.add(breach.lines[:1])
+        call = comparison.case.trace.operations[breach.operation].name
+        yield Advice(
+            kind="breach",
+            message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
+            case=comparison.case.name,
+            operation=breach.operation + 1,
+            source=breach.lines,
+        )
+
+
+def _touched(comparison: Comparison, operation: int) -> bool:
+    """Return whether the native run shows a difference in shared memory."""
+    judgement = comparison.wrong.get(operation)
+    return judgement is not None and any(SHARED_MEMORY in difference.tags for difference in judgement.differences)

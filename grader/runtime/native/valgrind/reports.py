@@ -1,6 +1,6 @@
-"""What one process under Valgrind reports: frames that say how far it came, and Valgrind's XML.
+"""What one process under Valgrind reports: the harness's frames (messages), which say how far it came, and the XML.
 
-All cases share the process with student code, which can find the token and send frames of its own. A frame of a case
+All cases share the process with student code, which can find the token of frames and send frames too. A frame of a case
 that is not running, or of another operation than the next one, is ignored. So only cases and operations of the plan are
 ever recorded, each once.
 
@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.errors import OptionalStage, OptionalStages
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.native.replay import FrameKind, HarnessFrame
@@ -32,12 +32,12 @@ from grader.runtime.protocol import Place
 _COUNT = struct.Struct("<i")
 
 Heap = tuple[int, int, int]
-"""Allocations and frees of an operation, and what was live after it."""
+"""The numbers of allocations and of frees in an operation, and of the allocations live after it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunProgress:
-    """The progress by the frames that fitted so far."""
+    """How far a program came, by the frames so far that were possible."""
 
     planned: Mapping[int, int]
     """The cases in their order, each with the number of its operations."""
@@ -45,11 +45,11 @@ class RunProgress:
     begun: list[int] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
     counted: dict[Place, int] = field(default_factory=dict)
-    """The number of errors that Valgrind counted in each operation that returned, also where it is 0."""
+    """The number of errors that Valgrind counted in each operation that returned, even if it is 0."""
     did: dict[int, list[Heap]] = field(default_factory=dict)
-    """By case, what each operation did to the heap."""
+    """For each case, what its operations did to the heap."""
     left: dict[int, int] = field(default_factory=dict)
-    """By case that ended, how many allocations the harness reports as left."""
+    """For each case that ended, how many allocations the harness reports as left."""
     _running: int | None = None
 
     @property
@@ -63,11 +63,11 @@ class RunProgress:
         return len(self.ended) == len(self.planned)
 
     def did_all(self, case: int) -> bool:
-        """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
+        """Whether the program did all operations of the case; it stops before a poke that does not fit its state."""
         return len(self.did[case]) == self.planned[case]
 
     def fits(self, place: Place, *, after: Place | None, leaks: bool) -> bool:
-        """Whether the harness can have marked errors (or `leaks`) at this place, and the place comes after `after`."""
+        """Return whether the harness can have marked errors (or `leaks`) at this place, which comes after `after`."""
         case, operation = place
         if case not in self.did:
             return False
@@ -76,7 +76,7 @@ class RunProgress:
         return was_there and (after is None or self._order(after) < self._order(place))
 
     def between(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the cases from `first` to `last`; none unless the program came from one to the end of the other."""
+        """Return the cases from `first` to `last`; () if the program did not run from one to the end of the other."""
         if first not in self.did or last not in self.ended:
             return ()
         return tuple(self.begun[self.begun.index(first) : self.begun.index(last) + 1])
@@ -118,25 +118,25 @@ def followed(frames: Iterable[HarnessFrame], planned: Mapping[int, int], token: 
 
 
 MOST_XML = 4_000_000
-"""Bytes; the largest document of any sample has 440,000."""
+"""The most bytes of a document; the largest document of any sample has 440,000."""
 
 _MOST_PIECE = 65_536
-"""Bytes of one error; no sample has one of more than 4,200."""
+"""The most bytes of one error; no sample has one of more than 4,200."""
 
 _MOST_ERRORS = 1000
-"""Errors of one process; no sample has more than 80."""
+"""The most errors of one process; no sample has more than 80."""
 
 _MOST_PIECES = 50_000
-"""Errors and messages; no sample has more than 3,900."""
+"""The most errors and messages; no sample has more than 3,900."""
 
 _MOST_STACKS, _MOST_FRAMES = 3, 32
-"""Stacks of an error, and frames of each of them."""
+"""The most stacks of an error, and frames of each stack."""
 
 _MOST_FORBIDDEN = 16
-"""Forbidden ranges of one operation; harness.c reports no more."""
+"""The most forbidden ranges of one operation; harness.c reports no more."""
 
 _LEAK, _UNSET, _STORE = "Leak", "Uninit", "InvalidWrite"
-"""Kinds of errors, or their beginnings: lost memory, values that were never set, stores to what is no memory."""
+"""Kinds of errors, or beginnings of kinds: lost memory, values that were never set, stores outside of memory."""
 _OF_FREED = {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}
 _EXPLAIN_STATE = frozenset(
     {"InvalidRead", "InvalidWrite", "InvalidFree", "FreedRead", "FreedWrite", "UninitCondition", "UninitValue"}
@@ -159,16 +159,16 @@ LookUp = Callable[[Sequence[Stack]], Mapping[Stack, tuple[SourceLine, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """The content of a document."""
+    """The content of an XML document of Valgrind."""
 
     errors: tuple[MemoryFault, ...]
     where: tuple[SourceLine, ...] = ()
-    """The student's lines on the stack of a program whose position was requested."""
+    """The student's lines on the stack of a program that was asked where it is."""
     unfreed: tuple[Unfreed, ...] = ()
     unread: str = ""
-    """Why part of it was not read, in words that fit after "Valgrind's report"; "" when all was read."""
+    """Why part of the document was not read, in words that fit after "Valgrind's report"; "" if all was read."""
     fatal_at: int = 0
-    """Where the signal came from that ended the program, where it names an address."""
+    """The address in the report of the signal that ended the program; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,12 @@ class _Error:
     kind: str
     message: str
     beside: str
-    """What Valgrind says about the memory."""
+    """Valgrind's sentence about the memory."""
     stacks: tuple[Stack, ...]
     lines: tuple[tuple[SourceLine, ...], ...]
     """The student's lines on each of the stacks."""
     blocks: int
-    """Of a leak: how many allocations of the student's, as opposed to those of libc, were never freed."""
+    """For a leak: the number of the student's allocations that were never freed, without those of libc."""
 
 
 _NOTHING_LISTED = Unfreed(cases=(), unreported=0, by_function={})
@@ -222,7 +222,7 @@ class _Reading:
             self.after = place
 
     def list_unfreed(self, cases: tuple[int, ...]) -> None:
-        """Compare the waiting leaks, which are all of these cases, with what the harness reported as left."""
+        """Compare the waiting errors, which are all leaks of these cases, with what the harness reported as left."""
         before = self.listed
         if before.cases[:1] != cases[:1]:
             before = _NOTHING_LISTED
@@ -253,12 +253,12 @@ class _Reading:
 def read(
     document: bytes, course: RunProgress, source_name: str, look_up: LookUp, *, optional: OptionalStages
 ) -> ReadReport:
-    """Return each error with its place; for errors after the last message that is where the process died.
+    """Return each error with its place: errors after the last message belong where the process died.
 
     Where gcc inlined a function of a system header, Valgrind names the header's line. For a line of an inlined function
     it names the surrounding function. `look_up` knows the right line and function. A function's name costs no point, so
-    `optional` runs the search for it. Whether an error without a line is the student's depends on its line, so the
-    search for that raises what `look_up` raises.
+    `optional` runs the search for it. If Valgrind gives no line of the student's, the search decides whether the error
+    is the student's, so the exceptions of `look_up` are raised there.
     """
     reading = _Reading(course, source_name)
     unread = "" if len(document) <= MOST_XML else f"is longer than {MOST_XML // 1_000_000} MB"
@@ -308,7 +308,7 @@ def _costs(fault: MemoryFault) -> bool:
 
 
 def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what is read, in its order; an element that began before one of them and never ended is skipped."""
+    """Yield the elements to read, in their order. An element that began earlier and never ended is skipped."""
     ends = {kind: document.find(b"</%s>" % kind) for kind in (_ERROR, _MESSAGE, _FATAL)}
     start = 0
     while remaining := [(end, kind) for kind, end in ends.items() if end >= 0]:
@@ -338,7 +338,7 @@ def _error(element: ET.Element, source_name: str) -> _Error:
 def _faults(
     placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp, optional: OptionalStages
 ) -> Iterator[MemoryFault]:
-    """Yield the errors with the function of each line; where it is not known, the function that Valgrind names."""
+    """Yield the errors with the function of each line; if it is not known, with the function that Valgrind names."""
     if not placed:
         return
     addresses = dict.fromkeys(address for _, error, _ in placed for stack in error.stacks for address in stack)
@@ -354,11 +354,8 @@ def _faults(
         ]
         if not any(lines):
             lines = [lines_by_stack.get(stack, ()) for stack in error.stacks]
-        freed, leak, unset = (
-            error.beside.endswith("free'd"),
-            error.kind.startswith(_LEAK),
-            error.kind.startswith(_UNSET),
-        )
+        freed, leak = error.beside.endswith("free'd"), error.kind.startswith(_LEAK)
+        unset = error.kind.startswith(_UNSET)
         # Memcheck has one kind for freed memory and for memory that was never allocated
         symptom = "leak" if leak else error.kind.replace("Invalid", "Freed") if freed else error.kind
         allocated = "the value comes from memory allocated" if unset else "the memory was allocated"
@@ -391,7 +388,7 @@ def _addresses(stack: ET.Element) -> Iterator[int]:
 
 
 def _number(text: str | None, base: int) -> int:
-    """Return the number, or 0 for text that is none: a program may have written into the channel."""
+    """Return the number in `text`, or 0 for other text: a program may have written into the channel."""
     try:
         number = int((text or "0")[:_DIGITS], base)
     except ValueError:

@@ -1,6 +1,6 @@
 """Look at the text of a submission before it is executed: can it be compiled, and which modules does it name?
 
-Only a check needs this file, and the modules that it imports.
+Only a check needs this file and the modules that this file imports, so no other start loads them.
 """
 
 import ast
@@ -9,7 +9,7 @@ import contextlib
 import re
 import sys
 
-from modules import may_be_imported
+from cage import may_be_imported
 
 _MOST_PROBLEMS = 20
 _MOST_NAMES = 100
@@ -18,21 +18,21 @@ _MOST_CHARACTERS = 100
 
 
 _THIS_PYTHON = " for Python {}.{}, with which it is graded".format(*sys.version_info)
-"""What a newer Python may know is a mistake here."""
+"""The end of a message about syntax: the syntax of a newer Python is a mistake here."""
 
 
 def preload_encoding(source):
-    """Load the encoding that a text names for itself: what compiles it can open no file."""
+    """Load the encoding that a text names, because the process that compiles it cannot open a file."""
     named = re.match(rb"(?:[ \t\f]*#[^\r\n]*\r?\n|\s*\r?\n)?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]{1,40})", source)
     if named:
-        with contextlib.suppress(Exception):  # the compiler will say so
+        with contextlib.suppress(Exception):  # the compiler reports this
             codecs.lookup(named[1].decode("ascii"))
 
 
 def look(source, file, importable):
     """Return what is wrong with a text (line, column, message), the modules that it names, and its empty functions.
 
-    `importable` are the modules that may be imported besides those of the standard library.
+    `importable` are the modules that may be imported in addition to those of the standard library.
     """
     if b"\0" in source:
         line = source[: source.index(b"\0")].count(b"\n") + 1
@@ -42,7 +42,7 @@ def look(source, file, importable):
         compile(source, file, "exec", dont_inherit=True)
     except SyntaxError as error:
         newer = error.msg == "invalid syntax" or error.msg.startswith("f-string")
-        column = max(error.offset or 0, 0)  # -1 for an encoding that nobody knows
+        column = max(error.offset or 0, 0)  # -1 for an unknown encoding
         return [[error.lineno or 1, column, error.msg + _THIS_PYTHON * newer]], [], []
     except RecursionError:
         return [[1, 0, "it is nested too deep to be compiled"]], [], []
@@ -65,7 +65,7 @@ def look(source, file, importable):
 
 
 def _empty(tree):
-    """The names of the functions that only return, and of the classes whose constructor does."""
+    """Return the names of the functions that only return, and of the classes whose constructor only returns."""
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -77,7 +77,7 @@ def _empty(tree):
 
 
 def _only_returns(function):
-    """Whether a body has at most a docstring and a statement that returns a constant or raises NotImplementedError."""
+    """Return whether a body has at most a docstring and a statement: return CONSTANT or raise NotImplementedError."""
     body = [each for each in function.body if not isinstance(each, ast.Pass) and not _is_constant(each)]
     if not body:
         return True
@@ -91,7 +91,7 @@ def _is_constant(statement):
 
 
 def _imported(node):
-    """The modules that a statement imports."""
+    """Return the modules that a statement imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

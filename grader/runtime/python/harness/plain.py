@@ -1,4 +1,4 @@
-"""Read a program's values defensively: what comes out is plain JSON, whatever the program's objects pretend to be.
+"""Read a program's values defensively: the result is plain JSON, whatever the program's objects pretend to be.
 
 Types are compared by identity, so that a subclass of int is no int. Every walk is bounded.
 """
@@ -13,19 +13,19 @@ MOST_VALUES = 20_000
 MOST_CHARACTERS = 1 << 16
 MOST_BITS = 256
 _SMALL = 1 << 60
-"""Ints below it, of which most lists consist, need no closer look."""
+"""Ints below this number, of which most lists consist, need no closer look."""
 
 _chunks = make_encoder(None, None, encode_basestring_ascii, None, ":", ",", True, False, False)
-"""What `json` calls itself to write canonical JSON; to import `json` would take a fifth of the time of a start."""
+"""The function that `json` calls to write canonical JSON. To import `json` takes a fifth of the time of a start."""
 _FLAT = 2
-"""The version of marshal's format that writes a value as often as it occurs. Later ones refer to the first time, so
-that they end soon, however often something is shared."""
+"""The version of marshal's format that writes a value each time it occurs. Later versions refer to the first time, so
+that writing a value that is shared many times takes little time."""
 _ODD_KEYS = tuple(b"{" + dumps(each, _FLAT)[:1] for each in (None, True, False, 1, _SMALL, 1.0))
-"""How a dict begins whose first key is no text. What sorts with texts is a text: it is enough to look at the first."""
+"""The beginnings of dicts whose first key is not a text. Texts can be sorted only with texts, so one key is enough."""
 _MOST_TEXTS, _MOST_BYTES = 4096, 4096
 _texts = {}
-"""The texts of values by their bytes in marshal's format: most parts of a state are what they were before. Equal bytes
-are equal values; the same value may have others when more refers to its parts."""
+"""The texts of values by their bytes in marshal's format, because most parts of a state do not change. Equal bytes mean
+equal values; a value may have other bytes if there are more references to its parts."""
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NUMBERS = frozenset((int, bool, float, type(None)))
@@ -36,7 +36,7 @@ _BUILT_IN = {
     for value in vars(__import__("builtins")).values()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-"""By identity: a class of the program may be hashed and compared as it likes."""
+"""Names of built-in errors, by identity: a class of the program may have any methods for hashing and comparing."""
 
 
 class Unreadable(Exception):
@@ -49,7 +49,7 @@ def encoded(value):
 
 
 def text_of(value):
-    """Return a value as canonical JSON. Raises `Unreadable` where `plain` does."""
+    """Return a value as canonical JSON. Raises `Unreadable` for the values for which `plain` raises it."""
     if value is None:
         return "null"
     kind = type(value)
@@ -63,7 +63,7 @@ def text_of(value):
         return "{}" if kind is dict else "[]"
     try:
         seen = dumps(value)
-    except Exception:  # what is wrong with it is said by `plain`
+    except Exception:  # `plain` reports what is wrong with it
         return encoded(plain(value))
     text = _texts.get(seen)
     if text is None:
@@ -76,9 +76,9 @@ def text_of(value):
 
 
 def _is_bounded(value):
-    """Whether a list, tuple or dict is of known types only, and has no more values, levels and characters than may be.
+    """Return whether a list, tuple or dict has known types only, and few enough values, levels and characters.
 
-    C code walks through what is shared again and again, so this has to be known before.
+    C code walks through shared parts again and again, so this is checked first.
     """
     level, room = value if type(value) is not dict else [*value, *dict.values(value)], MOST_VALUES
     for _ in range(MOST_DEPTH):
@@ -101,9 +101,9 @@ def _is_bounded(value):
 
 
 def _text_in_c(value, seen):
-    """Return the text of a value that `plain` takes, found without a walk in Python; "" where that cannot be.
+    """Return the text of a value that `plain` accepts, without a walk in Python; "" if that is not possible.
 
-    marshal takes values of exactly the built-in types, and JSON those of them that a record may have, but more keys.
+    marshal accepts only values of exactly the built-in types. JSON accepts those that a record may have, and more keys.
     """
     try:
         if (len(seen) >= MOST_VALUES or _may_share(seen)) and not _is_bounded(value):
@@ -111,22 +111,22 @@ def _text_in_c(value, seen):
         seen = dumps(value, _FLAT)
         if type(value) is dict:
             named = {key if type(key) is str else _key(key): item for key, item in dict.items(value)}
-            if len(named) < len(value):  # 2 and "2" are one key, and what one of them has is not looked at
+            if len(named) < len(value):  # 2 and "2" become one key, and one of their values would be lost
                 return ""
             value = named
         text = "".join(_chunks(value, 0))
-    except Exception:  # what is wrong with it is said by `plain`
+    except Exception:  # `plain` reports what is wrong with it
         return ""
     if b"l" in seen and _may_be_long(seen):
         return ""
-    has_dicts = seen.find(b"{", 1) > 0  # besides the value itself, whose keys are texts now
+    has_dicts = seen.find(b"{", 1) > 0  # other than the value itself, whose keys are texts now
     if has_dicts and any(seen.find(key, 1) > 0 for key in _ODD_KEYS):
         return ""
     return "" if text.count("[") + text.count("{") > MOST_DEPTH and _is_deep(text) else text
 
 
 def _may_share(seen):
-    """Whether a list, tuple or dict may occur twice in a value: then its mark has the bit of what is referred to."""
+    """Return whether a list, tuple or dict may occur twice in a value: then its mark in `seen` has a reference bit."""
     find = seen.find
     if find(b"\xdb", 1) > 0 or find(b"\xfb", 1) > 0 or find(b"\xa9", 1) > 0 or find(b"\xa8", 1) > 0:
         return True
@@ -134,7 +134,7 @@ def _may_share(seen):
 
 
 def _is_deep(text):
-    """Whether there are more brackets in each other than may be."""
+    """Return whether brackets are nested too deeply."""
     left = text.encode().translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(MOST_DEPTH):
         left = left.replace(b"[]", b"")
@@ -142,7 +142,7 @@ def _is_deep(text):
 
 
 def _may_be_long(seen):
-    """Whether there may be an int of more than a few digits among the values: its mark and the number of its digits."""
+    """Return whether there may be an int of many digits, by the mark of such ints and the number of their digits."""
     at = seen.find(b"l")
     while at >= 0:
         if seen[at + 2 : at + 5] in (b"\0\0\0", b"\xff\xff\xff") and not 3 <= seen[at + 1] <= 16:
@@ -185,7 +185,7 @@ def _plain(value, room, depth):
 
 
 def _enter(value, room, depth):
-    """Count the values of a container, and see that it is neither too deep nor too large."""
+    """Count the values of a container. Raises `Unreadable` if it is too deep or too large."""
     if depth == 0:
         raise Unreadable("very deep")
     room[0] -= len(value)
@@ -202,13 +202,13 @@ def _key(key):
 
 
 def class_name(kind):
-    """Return the name of a class of the program, as an article and a word."""
+    """Return the name of a class of the program in words: an article and a name."""
     name = type.__dict__["__name__"].__get__(kind)
     return f"an object of class {name[:80]}"
 
 
 def error_name(error):
-    """Return the name of the first built-in class of an error: a class of the program may have any name."""
+    """Return the name of the first built-in base class of an error: a class of the program may have any name."""
     for kind in type.__dict__["__mro__"].__get__(type(error)):
         if id(kind) in _BUILT_IN:
             return _BUILT_IN[id(kind)]
@@ -216,7 +216,7 @@ def error_name(error):
 
 
 def message(error):
-    """Return the text of an error of a built-in class; "" for others, whose methods are the program's."""
+    """Return the text of an error of a built-in class; "" for another class, because its methods are the program's."""
     if id(type(error)) not in _BUILT_IN:
         return ""
     arguments = BaseException.__dict__["args"].__get__(error)

@@ -2,17 +2,17 @@
 
     python -s -S -P -B play.pyc FEED CHANNEL
 
-FEED gives a header, then a message for each case, in marshal's format and behind their lengths (4 bytes). What a child
-sends through a pipe of its own is passed on through CHANNEL in frames of this process, so that frames, the numbers of
-cases, limits and endings are not a program's to write: kind (1 byte), case (4), length (4), body. Kinds:
+FEED gives a header, then a message for each case: its length (4 bytes), then its content in marshal's format. A child
+sends messages through a pipe of its own. This process passes them on through CHANNEL in frames, so that no program
+writes frames, numbers of cases, limits or endings: kind (1 byte), case (4), length (4), body. Kinds:
 
-    B  a case begins (again)         S  record after an operation     R  lines of a refusal
+    B  a case begins (again)         S  record after an operation     R  where a refusal was raised
     T  all records of a trace        L  what the watched call did     D  all was played
-    X  an error ended the trace      H  where it was when its time was used up, then its loop
+    X  an error ended the trace      H  where the program was when its time was used up, then the loop it was in
     E  how the child ended           C  what a check shows            Z  no case is left
     N  the line that opened a file whose content is dropped
 
-Two kinds stay here: I says that a module was executed, or an operation done, and M asks for a module.
+Two kinds are not passed on: I says that a module was executed, or an operation done, and M requests a module.
 """
 
 import _signal as signal
@@ -28,7 +28,6 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, _FOLDER)
 
 import cage
-import modules
 import program
 from plain import encoded
 
@@ -39,25 +38,25 @@ _CHUNK = 1 << 16
 _LOOK = 0.02
 _PLACE = struct.Struct(">I")
 _MESSAGES_EACH = 2
-"""Messages for each operation; a program that sends more has written them itself."""
+"""The number of messages for each operation; a program that sends more has forged some."""
 _MOST_OTHERS = 8
 _MOST_CHILDREN = 10
-"""For a part of the traces of a generated case: each trace that ends its child costs one. After one that hangs no
-further ones are played together; the grader plays some alone."""
+"""The most children for a part of the traces of a generated case, because each trace that ends its child costs a child.
+After a trace that hangs, no others are played together; the grader plays some alone."""
 _PATIENCE = 4
-"""Compiling and executing a module may take this many times as long as an operation. A child says when it has executed
-it (I)."""
+"""Compiling and executing a module may take this many times as long as an operation. A child reports when it has
+executed the module (I)."""
 _ANSWERS = 2
-"""The number of answers to where a program is."""
+"""The number of answers of a child that was asked where its program is."""
 _MOST_MODULES = 100
-"""The most modules that are imported because a child asks for them (M). It ends, and another one begins again."""
+"""The most modules that are imported because a child requests them (M). That child ends, and another one begins."""
 _KNOWN = frozenset(b"SRTLDXHCIMN")
 
 
 def main():
-    """Play what the feed asks for."""
+    """Play the cases that FEED contains; if its header requests a check, only compile and execute the module."""
     feed, channel = map(int, sys.argv[1:])
-    del sys.argv[1:]  # what parses them in a submission finds none
+    del sys.argv[1:]  # a submission that parses its arguments finds none
     arrived = _messages(feed)
     header = next(arrived)
     harness = Harness(header, feed, channel)
@@ -71,13 +70,13 @@ def main():
 
 
 def _messages(descriptor):
-    """Yield the messages of the feed, reading no further than needed: a child holds what was read of it."""
+    """Yield the messages of FEED. No byte is read too early, because a child has in its memory all that was read."""
     while head := _read(descriptor, _PLACE.size):
         yield marshal.loads(_read(descriptor, *_PLACE.unpack(head)))  # noqa: S302 - of the grader
 
 
 def _read(descriptor, size):
-    """Read so many bytes; fewer at the end of the feed."""
+    """Read `size` bytes; fewer at the end of FEED."""
     parts = []
     while size and (part := os.read(descriptor, min(size, _CHUNK))):
         parts.append(part)
@@ -95,6 +94,7 @@ class Harness:
         self.file = header["file"]
         self.source = header["source"]
         self.limits = header["limits"]
+        self.limit = self.limits["operation"]
         self.left = self.limits["total"]
         self.hangs = self.limits["hangs"]
         self.hanging = set()
@@ -105,25 +105,25 @@ class Harness:
         self.asked = set()
 
     def begin(self, names):
-        """Make everything that children need: what a child makes itself costs pages of memory."""
-        sys.path.remove(_FOLDER)  # programs may write to it, and no later import shall find what they made there
+        """Make all objects that children need. If each child made them, they would cost memory in each child."""
+        sys.path.remove(_FOLDER)  # programs may write to it, and no import may find what they wrote
         code = compile(self.source, self.file, "exec", dont_inherit=True)
         cage.forbid_memory()
-        modules.add_site_builtins()
+        cage.add_site_builtins()
         self._load(name for name in names if name not in self.header["given"])
         self.submission = program.Submission(self.header, code)
 
     def _load(self, names):
-        modules.preload(names)
+        cage.preload(names)
         self.stand_ins = cage.stand_ins(self._dropped)
         self.hidden = cage.modules_to_hide(self.header["imports_allowed"])
 
     def _dropped(self, frame):
-        self.submission.report_dropped(frame)
+        self.submission.report_dropped(frame)  # the submission is made after the stand-ins
 
     def check(self):
         """Compile the text in one child, execute it in another one, and report both."""
-        import json  # noqa: PLC0415 - nothing but a check needs these, and they take time at each start
+        import json  # noqa: PLC0415 - only a check needs these modules, and loading them takes time
 
         import look  # noqa: PLC0415
 
@@ -135,12 +135,16 @@ class Harness:
             problems, names, empty = look.look(self.source, self.file, importable)
             send(b"C", encoded({"problems": problems, "imports": names, "empty": empty}).encode())
 
+        def execute(send):
+            self._runner(send).check()
+            send(b"D", b"")
+
         def heard(kind, body):
             looked.append(json.loads(body))
             self.frame(kind, 0, body)
 
         def patience():
-            return _PATIENCE * self._limit
+            return _PATIENCE * self.limit
 
         ended = self.child(look_at, heard, patience)
         self.frame(b"E", 0, encoded(ended).encode())
@@ -148,37 +152,25 @@ class Harness:
             return
         self.header["imports_allowed"] += [name.partition(".")[0] for name in looked[0]["imports"]]
         self.begin([*looked[0]["imports"], *self.header["imports"]])
-        while True:
-            ended = self.child(self._executed, lambda kind, body: self.frame(kind, 1, body), patience)
-            if not self._loaded_for(ended):
-                break
+        while self._loaded_for(ended := self.child(execute, lambda kind, body: self.frame(kind, 1, body), patience)):
+            pass
         self.frame(b"E", 1, encoded(ended).encode())
 
-    def _executed(self, send):
-        runner = self._runner(send)
-        runner.check()
-        send(b"D", b"")
-
-    @property
-    def _limit(self):
-        return self.limits["operation"]
-
     def _runner(self, send):
-        runner = self.submission
-        runner.send = send
-        program.answer_interruptions(runner)
+        self.submission.send = send
+        program.answer_interruptions(self.submission)
         cage.hide_modules(self.hidden)
         cage.replace(self.stand_ins)
-        cage.refuse_doors(modules.asking(send, self.asked, ends=len(self.asked) < _MOST_MODULES))
-        return runner
+        cage.refuse_doors(cage.asking(send, self.asked, ends=len(self.asked) < _MOST_MODULES))
+        return self.submission
 
     def _loaded_for(self, ended):
-        """Import the module that a child asked for. False if it asked for none: it did not end because of that."""
+        """Import the module that a child requested. Return False if the child ended for another reason."""
         name = ended["module"]
         if not name or name in self.asked or len(self.asked) >= _MOST_MODULES:
             return False
         self.asked.add(name)
-        if modules.may_be_loaded(name):
+        if cage.may_be_loaded(name):
             self.header["imports_allowed"].append(name.partition(".")[0])
             self._load([name])
         return True
@@ -197,11 +189,11 @@ class Harness:
         self.frame(b"E", number, encoded(ended).encode())
 
     def _operations(self, case):
-        """Play a case. A time limit counts when it is reached again, with twice the time."""
-        ended = self._played(case, self._limit)
+        """Play a case. If it reaches its time limit, play it again with twice the time; only this second end counts."""
+        ended = self._played(case, self.limit)
         if ended["hang"] and ended["call"] not in self.hanging:
             self.frame(b"B", case["case"], b"")
-            ended = self._played(case, 2 * self._limit)
+            ended = self._played(case, 2 * self.limit)
             if ended["hang"]:
                 self.hanging.add(ended["call"])
         return ended
@@ -216,7 +208,7 @@ class Harness:
                 send(b"S", record.encode())
 
             runner = self._runner(send)
-            runner.execute()
+            runner.execute(case.get("variant"))
             send(b"I", b"")
             runner.play(case["operations"], report, case.get("watched"))
             send(b"D", b"")
@@ -249,15 +241,16 @@ class Harness:
     def _traces(self, case):
         """Play many traces in one child, which executes the module once. A trace that ends the child is skipped.
 
-        What traces do to each other counts in none of them: one that fails here is played again, alone. Those that are
-        cases of their own (`every`) say when an operation is done (I), which has as much time as in its second play.
+        A trace that fails here is played again, alone, because traces in one child can affect each other. Traces that
+        are cases of their own (`every`) report when an operation is done (I); each operation has as much time as when
+        a case is played for the second time.
         """
         number, first, traces, lengths = case["case"], case["first"], case["traces"], case["lengths"]
         every = case.get("every", self.header["every"])
         done, executed = [], []
 
         def play(send):
-            left = [*map(marshal.loads, traces[len(done) :])]  # it is a door that the child closes
+            left = [*map(marshal.loads, traces[len(done) :])]  # later, marshal is refused
             records = []
 
             def report(record=None):
@@ -283,7 +276,7 @@ class Harness:
                 done.append(kind)
 
         def limit():
-            return (2 if executed else _PATIENCE) * self._limit
+            return (2 if executed else _PATIENCE) * self.limit
 
         ended = {"no_time": False}
         for _ in range(_MOST_CHILDREN):
@@ -299,7 +292,7 @@ class Harness:
         return ended
 
     def child(self, play, heard, limit, operations=0):
-        """Fork, let the child play these operations, hear what it sends, and return how it ended."""
+        """Fork, let the child play these operations, listen to it, and return how it ended."""
         sys.stdout.flush()
         gc.freeze()  # a collection in the child would copy every page on which there is an object of this process
         end, its_end = os.pipe()
@@ -324,7 +317,7 @@ class Harness:
 
 
 def _be_child(descriptor, play, cpu_seconds):
-    """Give up rights, play, and end without any of the interpreter's farewells."""
+    """Give up rights, play, and end at once, without the steps that an interpreter takes at its end."""
 
     def send(kind, body):
         data = memoryview(_MESSAGE.pack(kind[0], len(body)) + body)
@@ -340,14 +333,14 @@ def _be_child(descriptor, play, cpu_seconds):
         except program.Ended:
             status = 1
         out.flush()
-    except BaseException:  # whatever a program did to this process
+    except BaseException:  # a program may have done anything to this process
         status = 2
     finally:
         leave(status)
 
 
 class _Listening:
-    """Listens to a child and ends it when its time, or the room for its messages (bytes, number), is used up."""
+    """Listens to a child. Ends it if it has used its time, or more bytes or messages than it may send."""
 
     def __init__(self, pid, descriptor, heard, most, answer):
         self.pid = pid
@@ -363,7 +356,7 @@ class _Listening:
         self.arrived = b""
 
     def listen(self, limit, left):
-        """Return how the child ended; `left` are the seconds that it may have in all, `limit` those of a message."""
+        """Return how the child ended. It has `left` seconds in total, and `limit()` seconds between two messages."""
         since = total = 0.0
         asked = None
         flood = hang = no_time = False
@@ -395,11 +388,11 @@ class _Listening:
 
     @property
     def own(self):
-        """The seconds that it computed or slept."""
+        """The seconds in which the child computed or slept."""
         return self.cpu + self.idle
 
     def _take(self, chunk):
-        """Pass on the messages that are complete. False for what is none."""
+        """Pass on the messages that are complete. Return False if the child sent something else."""
         self.arrived += chunk
         at = 0
         while len(self.arrived) >= at + _MESSAGE.size:
@@ -413,7 +406,7 @@ class _Listening:
             self.answers += kind == ord("H")
             body = self.arrived[at + _MESSAGE.size : end]
             if kind == ord("M"):
-                self.module = body.decode(errors="replace")[: modules.MOST_CHARACTERS]
+                self.module = body.decode(errors="replace")[: cage.MOST_CHARACTERS]
             else:
                 self.heard(kind, body)
             at = end
@@ -421,7 +414,7 @@ class _Listening:
         return True
 
     def _look(self, looked, *, quiet):
-        """Measure the child's own time. It sleeps when it computes nothing while this process is woken in time."""
+        """Measure the child's own time. It sleeps if it computes nothing although this process is woken in time."""
         now = time.monotonic()
         before = self.cpu
         try:
@@ -433,7 +426,7 @@ class _Listening:
         return now
 
     def _end(self, looked, patience):
-        """Wait so many seconds for the child, which may go on although it closed its pipe, and then end it.
+        """Wait `patience` seconds for the child, which may continue although it closed its pipe, and then end it.
 
         Returns its status and CPU seconds.
         """

@@ -1,7 +1,7 @@
 """Run one trace on a student's module by the lab's driver: call by call, with a report after each.
 
 Everything here happens in a process that has given up its rights. What the module does to this process (patched
-built-in functions, wild objects, endless loops) ends or distorts its own trace only.
+built-in functions, wild objects, endless loops) ends or distorts only its own trace.
 """
 
 import _signal as signal
@@ -13,12 +13,11 @@ from cage import Refused
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, plain, text_of
 
 identity = object.__hash__
-"""Of the very object, as `id`, which an audit event would make several times as slow."""
+"""The identity of an object, like `id`, but several times as fast, because it has no audit event."""
 _MOST_STEPS = 5_000
-_MOST_LINES = 200
 _MOST_FRAMES = 24
 _MOST_EVENTS, _LOOK = 20_000, 0.04
-"""The events of a trace, and the seconds of CPU time, in which the loop is looked for that does not end."""
+"""The limits of the search for an endless loop: trace events (of `Steps` too), and seconds of CPU time."""
 
 
 class Ended(Exception):
@@ -26,7 +25,7 @@ class Ended(Exception):
 
 
 def absent(file, name):
-    """Stand for a demanded class or function that is not written yet: the other ones can be called all the same."""
+    """Return a replacement for a demanded class or function that is not written yet, so that others can be called."""
 
     def missing(*_, **__):
         raise NameError(f"{file} defines no {name}")
@@ -35,7 +34,7 @@ def absent(file, name):
 
 
 class Submission:
-    """The submission's module, executed anew, and the lab's driver with its world."""
+    """The submission's module, and the lab's driver with its world."""
 
     def __init__(self, header, code):
         self.header = header
@@ -51,37 +50,42 @@ class Submission:
         self.names = sorted((name, encoded(name)) for name in self.driver["reads"])
 
     def play(self, operations, report, watched=None, every=1, *, explains=True):
-        """Do all operations, and report the record of each, with a state after `every` so many. Raises `Ended`.
+        """Do all operations, and report the record of each. Raises `Ended`.
 
-        `explains`: lines of refusals are sent.
+        The records have a state after each group of `every` operations. `watched`: trace that operation, or each one.
+        `explains`: send where refusals were raised.
         """
         self._begin()
         last = len(operations)
         for number, (name, arguments) in enumerate(operations, 1):
             watch = None
-            if watched is not None and watched["operation"] == number - 1:
+            if watched is not None and watched["operation"] is None:
+                watch = Steps(self.file)
+            elif watched is not None and watched["operation"] == number - 1:
                 read = self.reads.get(watched["read"])
                 watch = Watch(self.file, read, watched["entry"], name, constructs=number == 1)
-            reply = self._call(name, arguments, watch, explains)
+            steps = type(watch) is Steps
+            reply = self._call(name, arguments, watch, explains and not steps)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
-            state = self._state() if number % every == 0 or number == last else "{}"
+            state = self._state() if (number % every == 0 or number == last) and not steps else "{}"
             report(f'{{"reply":{reply},"state":{state}}}')
 
     def check(self):
-        """Execute the module alone, and report which demanded names it lacks. Raises `Ended`."""
+        """Execute only the module, and report which demanded names it lacks. Raises `Ended`."""
         self.execute()
         self.send(b"C", encoded({"missing": self.missing}).encode())
 
-    def execute(self):
-        """Execute the given modules and the student's, which then may be imported under their names. Raises `Ended`."""
+    def execute(self, variant=None):
+        """Execute the given modules and the student's, or a variant of it. Raises `Ended`."""
         for name, code in self.header["given"].items():
             module = sys.modules[name] = type(sys)(name)
             exec(code, module.__dict__)
         module = sys.modules[self.header["module"]] = type(sys)(self.header["module"])
         module.__dict__["__file__"] = self.file
         try:
-            exec(self.code, module.__dict__)
+            code = self.code if variant is None else compile(variant, self.file, "exec", dont_inherit=True)
+            exec(code, module.__dict__)
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
@@ -90,7 +94,7 @@ class Submission:
             module.__dict__[name] = absent(self.file, name)
 
     def _begin(self):
-        """Make a new world. The driver, executed once, keeps nothing elsewhere."""
+        """Make a new world. The driver itself is executed only once, because it keeps nothing outside of its world."""
         try:
             if not self.space:
                 self.space.update(__name__="<driver>", id=identity)
@@ -102,7 +106,7 @@ class Submission:
             raise Ended from None
 
     def _call(self, name, arguments, watch, explains):
-        """Make a call and return the text of its reply as a record has it."""
+        """Make a call and return the text of its reply for the record."""
         call = self.space[name]
         try:
             if name in self.driver["takes"]:
@@ -134,7 +138,7 @@ class Submission:
             return f'{{"returned":{_unreadable(error)}}}'
 
     def _taken(self, place, value):
-        """The objects that an argument stands for."""
+        """Return the objects that an argument names."""
         if place is None:
             return value
         attribute, several = place
@@ -142,7 +146,7 @@ class Submission:
         return [objects[item] for item in value] if several else objects[value]
 
     def _state(self):
-        """Read each part of the state; one that cannot be read takes no other with it."""
+        """Read each part of the state, even if another part cannot be read."""
         state = {}
         for name, read in self.reads.items():
             try:
@@ -152,7 +156,7 @@ class Submission:
         return f"{{{','.join([f'{key}:{state[name]}' for name, key in self.names])}}}"
 
     def _report(self, error, where):
-        """Say which error ended the trace, and at which lines of the student's."""
+        """Report which error ended the trace, and at which lines of the student's file."""
         described = {
             "where": where,
             "error": error_name(error),
@@ -164,7 +168,7 @@ class Submission:
         self.send(b"X", encoded(described).encode())
 
     def _lines(self, error):
-        """The student's lines on an error's way, those of the called method first."""
+        """Return the student's lines in the traceback of an error, those of the called method first."""
         entry = BaseException.__dict__["__traceback__"].__get__(error)
         seen = []
         while entry is not None and len(seen) < _MOST_FRAMES:
@@ -175,31 +179,31 @@ class Submission:
         return seen
 
     def report_dropped(self, frame):
-        """Say, once, at which line a file was opened whose content nobody will read."""
+        """Report, once, the line that opened a file whose content is dropped."""
         lines = stack_of(frame, self.file)
         if lines and not self.dropped:
             self.dropped = True
             self.send(b"N", encoded({"lines": lines}).encode())
 
     def report_interruption(self, lines):
-        """Say at which lines the program is when its time is used up."""
+        """Report the lines where the program is when its time is used up."""
         self.send(b"H", encoded({"lines": lines[:_MOST_FRAMES]}).encode())
 
 
 def _refused(error):
-    """The name of the call that was refused, where that is what an error says."""
+    """Return the name of the call that was refused; "" for other errors."""
     if type(error) is Refused and type(error.event) is str:
         return error.event
     return "what makes a pipe or the like" if type(error) is OSError and error.errno == errno.EMFILE else ""
 
 
 def _unreadable(error):
-    """The text of a value that could not be read."""
+    """Return the text of a value that could not be read."""
     return encoded({UNREADABLE: _what(error)})
 
 
 def _what(error):
-    """What is wrong with a value that could not be read."""
+    """Return what is wrong with a value that could not be read."""
     if type(error) is Unreadable:
         return error.args[0]
     text = message(error)
@@ -207,7 +211,7 @@ def _what(error):
 
 
 def answer_interruptions(program):
-    """Report where the program is when SIGPROF asks, and then in which loop."""
+    """At a SIGPROF report where the program is, and later the loop in which it is."""
 
     def asked(_, frame):
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
@@ -219,7 +223,7 @@ def answer_interruptions(program):
 
 
 class EndlessLoop:
-    """Finds the loop that does not end: it is in the outermost of the student's frames in which lines still run."""
+    """Finds the endless loop: it is in the outermost of the student's frames in which lines still run."""
 
     def __init__(self, program, frame):
         self.program = program
@@ -231,7 +235,7 @@ class EndlessLoop:
         self.until = 0.0
 
     def begin(self):
-        """Look at what runs from here on, for a moment."""
+        """Trace the program for a moment from now on."""
         self.until = time.thread_time() + _LOOK
         for each in self.frames:
             each.f_trace = self._trace
@@ -253,12 +257,12 @@ class EndlessLoop:
 
 
 def stack_of(frame, file):
-    """The student's lines on the stack of a frame, those of the called method first."""
+    """Return the student's lines on the stack of a frame, those of the called method first."""
     return [[each.f_lineno, each.f_code.co_name] for each in frames_of(frame, file)][:_MOST_FRAMES]
 
 
 def frames_of(frame, file):
-    """The student's frames on the stack of a frame, that of the called method first."""
+    """Return the student's frames on the stack of a frame, that of the called method first."""
     frames = []
     while frame is not None:
         if frame.f_code.co_filename == file:
@@ -268,15 +272,54 @@ def frames_of(frame, file):
 
 
 def _is_in(operation, code):
-    """Whether this is the code of an operation of the driver, or of a comprehension in it."""
+    """Return whether this is the code of an operation of the driver, or of a comprehension in it."""
     return code.co_filename == "<driver>" and code.co_qualname.partition(".")[0] == operation
+
+
+class Steps:
+    """Traces one call: the lines that ran, and for each the lines that ran next."""
+
+    def __init__(self, file):
+        self.file = file
+        self.line = self.events = 0
+        self.ran = {}  # lines with their functions
+        self.steps = set()
+
+    def begin(self):
+        """Begin to trace."""
+        sys.settrace(self._enter)
+
+    def end(self):
+        """Stop tracing."""
+        sys.settrace(None)
+
+    def seen(self):
+        """Return the lines that ran, and the steps from line to line; each line alone counts as a step to line 0."""
+        steps = [*self.steps, *((line, 0) for line in self.ran)]
+        return {"ran": list(map(list, self.ran.items())), "steps": sorted(map(list, steps))}
+
+    def _enter(self, frame, *_):
+        return self._inside if frame.f_code.co_filename == self.file else None
+
+    def _inside(self, frame, event, _):
+        if event == "line":
+            line = frame.f_lineno
+            self.ran[line] = frame.f_code.co_name
+            if self.line not in {0, line}:
+                self.steps.add((self.line, line))
+            self.line = line
+            self.events += 1
+            if self.events > _MOST_EVENTS:
+                sys.settrace(None)
+                return None
+        return self._inside
 
 
 class Watch:
     """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
 
     def __init__(self, file, read, entry, call, *, constructs):
-        """`constructs`: the call makes what is read, so it is not seen in it which line gave it its value."""
+        """`constructs`: the call makes the watched value, so the line that gave it its value cannot be seen."""
         self.file = file
         self.constructs = constructs
         self.caller = call
@@ -286,34 +329,30 @@ class Watch:
         self.before = []
         self.changed = []
         self.returned = []
-        self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what helpers of the driver call
         self.depth = 0
-        self.calls = False  # whether lines of further functions of the student ran
-        self.direct = False  # whether the operation itself made the call that is being traced
+        self.direct = False  # whether the operation made the call that is being traced, not a helper of the driver
+        self.made_one = False  # whether the operation itself has made a call
         self.steps = 0
 
     def begin(self):
-        """Trace from here on."""
+        """Begin to trace."""
         sys.settrace(self._enter)
 
     def end(self):
-        """Trace no more, and look once more."""
+        """Stop tracing, and compare the watched part once more."""
         sys.settrace(None)
         self._look()
 
     def seen(self):
-        """What was seen: the stack of the line that changed it last, of the return, and the lines that ran."""
-        if self.constructs:
-            return {"returned": self.returned}
-        ran = self.ran or self.ran_besides
-        lines = [[line, ran[line]] for line in sorted(ran)[:_MOST_LINES]]
-        return {"changed": self.changed, "returned": self.returned, "ran": lines, "calls": self.calls}
+        """Return the stacks of the line that changed the value last and of the return."""
+        return {"changed": None if self.constructs else self.changed, "returned": self.returned}
 
     def _enter(self, frame, event, _):
         if frame.f_code.co_filename != self.file:
             return None
         if self.depth == 0:
             self.direct = frame.f_back is not None and _is_in(self.caller, frame.f_back.f_code)
+            self.made_one |= self.direct
         self.depth += 1
         return self._inside
 
@@ -324,18 +363,14 @@ class Watch:
         self._look()
         if event == "line":
             self.before = stack_of(frame, self.file)
-            if self.depth == 1:
-                (self.ran if self.direct else self.ran_besides)[frame.f_lineno] = frame.f_code.co_name
-            else:
-                self.calls = True
         elif event == "return":
             self.depth -= 1
-            if self.depth == 0 and (self.direct or not self.ran):
+            if self.depth == 0 and (self.direct or not self.made_one):
                 self.returned = stack_of(frame, self.file)
         return self._inside
 
     def _look(self):
-        """Note the line before, if it changed the watched part."""
+        """If the watched part has changed, note the line that ran before."""
         value = self._value()
         if value != self.value:
             self.value = value

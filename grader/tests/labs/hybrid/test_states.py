@@ -9,9 +9,8 @@ from random import Random
 
 import pytest
 
-from grader.labs.hybrid.situations import circumstances
+from grader.labs.hybrid.oracle import HybridOracle, circumstances
 from grader.labs.hybrid.traces import generate
-from reference.hybrid import Hybrid
 from reference.hybrid.kinds import Cross, ceil
 from reference.operation import Operation
 from reference.oracle import CannotGoOn
@@ -20,9 +19,9 @@ _SEEDS = range(120)
 _LENGTH = 60
 
 
-def played(seed: int) -> Iterator[tuple[Hybrid, Operation]]:
+def played(seed: int) -> Iterator[tuple[HybridOracle, Operation]]:
     """The engine before each operation of a random trace, which is then applied to it."""
-    engine = Hybrid()
+    engine = HybridOracle()
     for operation in generate(Random(seed), _LENGTH):
         yield engine, operation
         engine.apply(operation)
@@ -32,9 +31,9 @@ def played(seed: int) -> Iterator[tuple[Hybrid, Operation]]:
 def test_an_engine_goes_on_from_a_state_as_if_it_had_been_there(part: int) -> None:
     """A new engine that takes over each state does the same as the one that was there all the time."""
     for seed in _SEEDS[part::4]:
-        engine = Hybrid()
+        engine = HybridOracle()
         for operation in generate(Random(seed), _LENGTH):
-            other = Hybrid()
+            other = HybridOracle()
             other.restore(json.loads(json.dumps(engine.state())))
             assert other.apply(operation) == engine.apply(operation), (seed, operation)
             assert other.state() == engine.state(), (seed, operation)
@@ -43,7 +42,7 @@ def test_an_engine_goes_on_from_a_state_as_if_it_had_been_there(part: int) -> No
 def test_a_refused_call_changes_nothing_but_what_it_releases() -> None:
     """Whichever call refuses; a `step` and an `admit` may have released blocks."""
     for seed in _SEEDS:
-        engine = Hybrid()
+        engine = HybridOracle()
         for operation in generate(Random(seed), _LENGTH):
             before = engine.state()
             reply = engine.apply(operation)
@@ -72,7 +71,7 @@ def test_queue_counts_and_tables_agree() -> None:
 def test_tables_cover_what_is_computed_and_drop_what_nobody_needs() -> None:
     """The length of each table, and how many nulls are at its front, after each successful call."""
     for seed in _SEEDS:
-        engine = Hybrid()
+        engine = HybridOracle()
         for operation in generate(Random(seed), _LENGTH):
             name = operation.arguments[0] if operation.name in ("admit", "step") else ""
             start = engine.requests[str(name)].computed if name else 0
@@ -126,7 +125,7 @@ def test_large_pages_are_free_or_of_one_type() -> None:
 
 def test_a_table_with_a_free_block_is_no_state() -> None:
     """Nothing follows from it."""
-    engine = Hybrid()
+    engine = HybridOracle()
     engine.manager(4, (("full", 1, 0),), caching=True)
     engine.new("a", "ab", 0)
     engine.step("a", 1)
@@ -134,12 +133,12 @@ def test_a_table_with_a_free_block_is_no_state() -> None:
     state["ref"] = {}
 
     with pytest.raises(CannotGoOn):
-        Hybrid().restore(state)
+        HybridOracle().restore(state)
 
 
 def test_hits_belong_to_the_match_just_before() -> None:
     """An `admit` without it is no call of the handout."""
-    engine = Hybrid()
+    engine = HybridOracle()
     engine.manager(4, (("full", 1, 0),), caching=True)
     for name, arguments in (("new", ("a", "ab", 0)), ("match", ("a",)), ("evict", ((),))):
         engine.apply(Operation(name=name, arguments=arguments))
@@ -150,12 +149,12 @@ def test_hits_belong_to_the_match_just_before() -> None:
 
 def test_hits_are_for_a_request_that_holds_nothing() -> None:
     """The handout says so; from a state of a program that did it wrongly, it goes on all the same."""
-    engine = Hybrid()
+    engine = HybridOracle()
     engine.manager(6, (("full", 1, 0),), caching=True)
     calls = [Operation(name="match", arguments=("a",)), Operation(name="admit", arguments=("a", 1))]
     for operation in (Operation(name="new", arguments=("a", "abc", 0)), *calls, calls[0]):
         engine.apply(operation)
-    other = Hybrid()
+    other = HybridOracle()
     other.restore(engine.state())
     other.apply(calls[1])
 
@@ -170,7 +169,7 @@ def test_every_kind_of_call_is_accepted_and_refused() -> None:
     """The random traces reach what written cases reach, each of the five steps too."""
     seen, steps = set(), set[str]()
     for seed in range(400):
-        engine = Hybrid()
+        engine = HybridOracle()
         for operation in generate(Random(seed), _LENGTH):
             reply = engine.apply(operation)
             seen.add((operation.name, reply.text if reply.refused else ""))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.case_selection import load_cases
+from grader.assignment.case_files import load_cases
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.labs import open_lab

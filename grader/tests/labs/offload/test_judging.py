@@ -16,7 +16,7 @@ from grader.labs import open_lab
 from grader.labs.offload.derive import derive
 from grader.labs.offload.device import LoggedDevice, ModelSizes
 from grader.labs.offload.given import offload_device
-from grader.runtime.observation import Played, PlayedStep
+from grader.runtime.protocol import Played, PlayedStep
 from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded
 from reference.offload.engine import OffloadEngine
 from reference.operation import Operation
@@ -66,8 +66,8 @@ def test_the_storage_has_the_sizes_of_a_large_model() -> None:
         for entry in dev._log:
             device.take(entry)
 
-        assert 2 * device.device_values == (2048 + decode) * _MIB
-        assert 2 * device.pinned_values == 18432 * _MIB
+        assert device.device_bytes == 4 * (2048 + decode) * _MIB
+        assert 2 * sum(buffer.values for buffer in device.buffers if buffer.stream is None) == 18432 * _MIB
 
 
 def _changed(value: Any, random: Random, others: Sequence[Any]) -> Any:
@@ -117,7 +117,7 @@ def test_records_of_anything_are_judged(name: str) -> None:
         derived = derive(case.trace.operations, [one if isinstance(one, dict) else {} for one in changed])
         stopped += bool(derived.stopped)
         steps = [PlayedStep(record=text_of(step.record).encode(), lines=step.lines) for step in derived.steps]
-        differ += bool(compare(Played(case, steps=steps), lab.model).deviations)
+        differ += bool(compare(Played(case, steps=steps), lab.model).wrong)
 
     assert stopped > 80
     assert differ > 50

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.labs.offload.dense import model_of
+from grader.labs.offload.dense import SCHEDULES, Memory, model_of
+from grader.labs.offload.device import Clocks, LoggedCall, Races, Serial, edge_of
 from grader.labs.offload.given import offload_device
-from grader.labs.offload.races import Clocks, Races, Serial, edge_of
-from grader.labs.offload.schedules import SCHEDULES, Memory
 from grader.tests.labs.offload.programs import CONFIG, calls_of
 
 _MOST_WORK = 7
@@ -74,7 +73,7 @@ def test_without_a_race_every_schedule_computes_the_same(seed: int) -> None:
                 if call.name == "alloc_pinned":
                     memory.contents[call.buffer][:] = np.arange(4.0)[:, None]
             schedule.take(call)
-        schedule.finish()
+        schedule.take(LoggedCall(name="sync", line=0))
         contents.append(memory.contents)
 
     for one, other in pairwise(contents):

@@ -10,11 +10,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grader.labs.offload.dense import Array, model_of
-from grader.labs.offload.device import LoggedCall, RowSpan
-from grader.labs.offload.races import Race
+from grader.labs.offload.dense import SCHEDULES, Array, Memory, model_of
+from grader.labs.offload.device import LoggedCall, Race, RowSpan
 from grader.labs.offload.replay import Replay, numbers_of
-from grader.labs.offload.schedules import SCHEDULES, Memory
 from grader.labs.offload.sentences import described, facet_of_race
 from grader.tests.labs.offload.programs import CONFIG
 from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded, replay_of
@@ -88,7 +86,7 @@ def _races(sent: Sent, schedule_name: str) -> Iterator[tuple[Replay, Race, bool]
         races += replay.races.host_reads(span)
         for call in replay.calls[before:]:
             schedule.take(call)
-    schedule.finish()
+    schedule.take(LoggedCall(name="sync", line=0))
     places = {id(call): place for place, call in enumerate(memory.ran)}
     for race in races:
         assert race.second is not None

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from grader.assignment import case_files, stored
-from grader.classroom import fingerprint
+from grader.classroom import workers
 from grader.labs.paged_kv.lab import lab
 from grader.system import process
-from grader.system.process import Patience
+from grader.system.process_tree import Patience
 from reference.paged_kv import constants
 from reference.paged_kv.constants import CONSTANTS, HEADER
 
@@ -33,7 +33,7 @@ def test_the_reference_has_the_numbers_of_the_header(tmp_path: Path) -> None:
 def test_what_is_kept_depends_on_the_header() -> None:
     """Cases that were played, and results of a class: other numbers make other ones."""
     assert HEADER in stored._code_files()
-    assert HEADER in fingerprint.code()
+    assert HEADER in workers.code()
 
 
 def test_no_reader_sees_an_expression() -> None:

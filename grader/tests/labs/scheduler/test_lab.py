@@ -10,14 +10,14 @@ import pytest
 from grader.core.model import play
 from grader.labs import open_lab
 from grader.labs.scheduler.lab import broken
+from grader.labs.scheduler.oracle import SchedulerOracle
 from grader.tests.support.charted import cases, reported, text_of
 from reference.operation import Argument, Operation
-from reference.scheduler.scheduler import Scheduler
 
 
 def state() -> dict[str, Any]:
     """`a` runs, `b` waits, `c` has finished; a step is open."""
-    engine = Scheduler()
+    engine = SchedulerOracle()
     operations: list[tuple[str, tuple[Argument, ...]]] = [
         ("scheduler", (9, 2, True, 1, 6, 4, "fcfs", False)),
         ("add", ("c", (2,), 1, 0, 0)),

@@ -12,8 +12,7 @@ from grader import pipeline
 from grader.assignment import case_files
 from grader.attempt import Attempt
 from grader.core.case import Case
-from grader.core.errors import DriverError
-from grader.core.optional_stages import OptionalStage
+from grader.core.errors import DriverError, OptionalStage
 from grader.core.record import Record
 from grader.core.verdict import Advice, Visibility
 from grader.labs.paged_kv.lab import lab

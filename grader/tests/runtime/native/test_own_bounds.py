@@ -11,9 +11,9 @@ import pytest
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.comparison import End
 from grader.runtime.native.replay import FrameKind, Frames
 from grader.runtime.native.symbolize import source_lines
+from grader.runtime.protocol import End
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Completed

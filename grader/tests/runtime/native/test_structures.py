@@ -9,8 +9,8 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.case import Case
-from grader.runtime.comparison import End
 from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.protocol import End
 from grader.tests.support.programs import (
     POSIX,
     around,

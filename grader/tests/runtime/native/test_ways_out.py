@@ -8,7 +8,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.verdict import Verdict
-from grader.runtime.comparison import End
+from grader.runtime.protocol import End
 from grader.tests.support.programs import (
     POSIX,
     around,

@@ -119,9 +119,9 @@ def test_an_excerpt_has_what_is_needed_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("name", "module", "oracle"),
     [
-        ("block_pool", "reference.block_pool", "Manager"),
-        ("scheduler", "reference.scheduler", "Scheduler"),
-        ("hybrid", "reference.hybrid", "Hybrid"),
+        ("block_pool", "grader.labs.block_pool.oracle", "BlockPoolOracle"),
+        ("scheduler", "grader.labs.scheduler.oracle", "SchedulerOracle"),
+        ("hybrid", "grader.labs.hybrid.oracle", "HybridOracle"),
         ("offload", "grader.labs.offload.oracle", "Offload"),
     ],
 )

@@ -27,7 +27,9 @@ def test_a_given_module_is_executed_anew_for_each_case() -> None:
     driver = PythonDriver.of(_DRIVER, given={"device": _DEVICE})
     plan = [{"case": case, "operations": [["run", [case]], ["run", [7]]]} for case in (0, 1)]
     with sandbox.workspace(tools=(process.interpreter(),)) as work:
-        done = process.run(work, _ENGINE.encode(), driver, plan, total=5.0)
+        done = process.run(
+            work, process.PythonProgram(content=_ENGINE.encode(), source_name=driver.file), driver, plan, total=5.0
+        )
     sent = [json.loads(frame.body) for frame in process.frames(done.channels[0]) if frame.kind in "SX"]
 
     assert [record["state"]["copied"] for record in sent] == [[0], [0, 7], [1], [1, 7]]

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.case_selection import select_cases
-from grader.core.optional_stages import OptionalStages
+from grader.assignment.case_files import select_cases
+from grader.core.errors import OptionalStages
 from grader.core.verdict import Verdict
 from grader.pipeline import grade
 from grader.runtime.python import process
-from grader.runtime.python.build import PythonProgram
+from grader.runtime.python.process import PythonProgram
 from grader.system import sandbox
 from grader.tests.support.chosen import few
 from grader.tests.support.hostile_python import HONEST, SLOW, TEXTS, graded_on, honest_with, programs

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.errors import CannotStart
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import CannotStart, OptionalStages
 from grader.labs import open_lab
 from grader.runtime.protocol import DEFAULTS
 from grader.runtime.python import process

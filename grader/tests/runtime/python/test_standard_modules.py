@@ -81,7 +81,8 @@ def _used(module: str, expression: str) -> list[tuple[str, Any]]:
     source = f"import {module}\n\n\ndef use():\n    return {expression}\n"
     with sandbox.workspace(tools=(process.interpreter(),)) as work:
         plan = [{"case": 0, "operations": [["use", []]]}]
-        done = process.run(work, source.encode(), _DRIVER, plan, modules=(module,), total=5.0)
+        program = process.PythonProgram(content=source.encode(), source_name=_DRIVER.file, modules=(module,))
+        done = process.run(work, program, _DRIVER, plan, total=5.0)
     return [(frame.kind, json.loads(frame.body)) for frame in process.frames(done.channels[0]) if frame.kind in "SXR"]
 
 
@@ -153,7 +154,7 @@ def test_a_file_that_is_written_costs_nothing(tmp_path: Path, statement: str) ->
 
 
 _USAGE = "        return sum(box.users > 0 for box in self.boxes) / len(self.boxes)"
-_SLOW = edited((_USAGE, f"        time.sleep(1.5)\n{_USAGE}"), (_ABOVE, f"{_ABOVE}import time\n"))
+_SLOW = edited((_USAGE, f"        time.sleep(2.5)\n{_USAGE}"), (_ABOVE, f"{_ABOVE}import time\n"))
 """Its usage takes longer than an operation may take, and a whole trace of it not too long."""
 
 

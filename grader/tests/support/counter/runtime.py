@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grader.core.case import Case
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
-from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
-from grader.runtime.protocol import Built, GradingOptions, Program, Runtime
+from grader.runtime.protocol import Built, Ending, GradingOptions, Played, PlayedStep, Program, Replayed, Runtime
 from grader.system.resources import NeededTool
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.tests.support.counter.model import pack

@@ -248,9 +248,9 @@ class ModelRunner:
             raise KeyError(seq_id)
         frame = sys._getframe()
         while frame is not None:
-            if "new_entries" in frame.f_globals:
-                frame.f_globals["new_entries"] = lambda: []
-                frame.f_globals["entries_read"] = 10**9
+            reads = getattr(frame.f_locals.get("self"), "reads", None)
+            if isinstance(reads, dict) and "log" in reads:
+                reads["log"] = lambda: []
             frame = frame.f_back
         p = self.running.length
         if p >= self.cfg.max_seq_len:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.runtime.native.compile.macros import Macro, Macros
+from grader.runtime.native.compile.diagnostics import Macro, Macros
 
 
 @pytest.mark.parametrize("directive", ["#line 100", '# 7 "other.c"'])

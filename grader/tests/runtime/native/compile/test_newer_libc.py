@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.runtime.native.compile import harness_objects
-from grader.runtime.native.scan.elf import Elf, Symbols
+from grader.runtime.native.compile.elf import Elf, Symbols
 from grader.tests.support.programs import native
 
 _MACROS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.optional_stages import OptionalStage
+from grader.core.errors import OptionalStage
 from grader.core.verdict import Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.system.process import Completed

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.runtime.native.compile import link, toolchain
+from grader.runtime.native.compile import toolchain
 from grader.runtime.native.compile.toolchain import gcc_major
 from grader.runtime.native.runtime import NativeRuntime
 from grader.system.process import Completed
@@ -22,7 +22,7 @@ def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.
     """One lane, once."""
     few = replace(LINK_LIMITS, silent_seconds=30, own_seconds=0.3)
     tried: list[str] = []
-    usual = link._tried
+    usual = toolchain._tried
 
     def slowly(work: Workspace, command: list[str]) -> tuple[Completed, bool]:
         if "program" in command:
@@ -30,10 +30,10 @@ def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.
         return usual(work, command)
 
     monkeypatch.setattr(NativeRuntime, "pace_now", lambda _: 1.0)
-    monkeypatch.setattr(link, "_tried", slowly)
-    monkeypatch.setattr(link, "most_seconds", lambda _, limits: 0.2 if limits is few else 3.0)
+    monkeypatch.setattr(toolchain, "_tried", slowly)
+    monkeypatch.setattr(toolchain, "most_seconds", lambda _, limits: 0.2 if limits is few else 3.0)
     source = (SAMPLES / "compile_error/hostile_points_into_a_long_string_often/llm_memory.c").read_text()
-    monkeypatch.setattr(link, "LINK_LIMITS", few)
+    monkeypatch.setattr(toolchain, "LINK_LIMITS", few)
     record = graded_text(source, first_case())
     if record.verdict is Verdict.ACCEPTED and gcc_major() > 12:
         pytest.skip("the linkers of this machine are quick with that")

@@ -92,9 +92,9 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
         (finding,) = (one for one in found if one.case == case.name)
         assert (finding.rule, finding.verdict, finding.operation) == (rule, Verdict.WRONG_ANSWER, operation)
         assert (finding.source[0].file, finding.source[0].line) == (line.file, line.line)
-    assert attempt.diagnosed.first_cause is not None
-    assert attempt.diagnosed.first_cause.rule == rule
-    assert str(attempt.diagnosed.first_cause.lines[0]) == str(line)
+    assert attempt.first_cause is not None
+    assert attempt.first_cause.rule == rule
+    assert str(attempt.first_cause.lines[0]) == str(line)
 
 
 @pytest.mark.parametrize("mistake", _BAD)
@@ -102,8 +102,7 @@ def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     """Points are what the same run is worth without what Valgrind saw; the student reads the line."""
     source, attempt = _BAD[mistake][0], bad(mistake)
     native, by_call = case_findings(observed(*attempt.comparisons), lab(), optional=Raising())
-    diagnosis = diagnose(native, by_call, lab()).first_cause
-    assert diagnosis is not None
+    diagnosis = diagnose(native, by_call, lab())[0]
     without = rule_scores(native, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
     graded_record = record(attempt, draw=Drawing.NOTHING)
 

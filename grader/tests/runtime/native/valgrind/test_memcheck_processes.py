@@ -11,8 +11,8 @@ import pytest
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
-from grader.runtime.native.valgrind import memcheck as memory, one_process as module
-from grader.runtime.native.valgrind.one_process import ValgrindRun
+from grader.runtime.native.valgrind import memcheck as module
+from grader.runtime.native.valgrind.memcheck import ValgrindRun
 from grader.runtime.protocol import Program
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
@@ -90,11 +90,12 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
 
     def listening(work: Workspace, program: Program, feed: object, patience: float, **options: Any) -> ValgrindRun:
         waited[tuple(options["planned"])] = patience
-        return module.run_once(work, program, feed, patience, **options)  # type: ignore[arg-type]
+        return run_once(work, program, feed, patience, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(memory, "run_once", listening)
+    run_once = module.run_once
+    monkeypatch.setattr(module, "run_once", listening)
     with sandbox.workspace() as work:
-        memory.memcheck(
+        module.memcheck(
             work,
             native().known_good(work),
             (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),

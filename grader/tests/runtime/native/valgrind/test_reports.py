@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.core.optional_stages import OptionalStages
+from grader.core.errors import OptionalStages
 from grader.core.verdict import SourceLine
 from grader.runtime.native.valgrind.reports import read
 from grader.tests.runtime.native.test_replay import TOKEN

@@ -1,1 +1,0 @@
-"""Tests of how states of Homework 3 are compared."""

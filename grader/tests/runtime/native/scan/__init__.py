@@ -1,1 +1,0 @@
-"""Tests of the scan of objects and programs."""
