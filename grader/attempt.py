@@ -1,4 +1,4 @@
-"""The data that the steps of one grading pass on, and the function that runs the steps."""
+"""The data that each step of a grading hands to the next one, and the function that runs the steps."""
 
 from __future__ import annotations
 
@@ -114,7 +114,8 @@ def run(attempt: Attempt, steps: Sequence[GradingStep], progress: Callable[[str]
 def timed(step: GradingStep, attempt: Attempt) -> Attempt:
     """Run a step, and add its CPU seconds to `spent`, converted to seconds of a usual machine (grader.system.budget).
 
-    CPU seconds of this process count as "grader STEP", those of its programs as "tools" unless the step added them.
+    CPU seconds of this process count as "grader STEP". Those of the programs that it started count as "tools", unless
+    the step has added them to `spent` itself.
     """
     own, all_programs, reported = time.process_time(), _programs(), _reported_seconds(attempt)
     attempt = step.take(attempt)

@@ -1,9 +1,9 @@
 """One submission, from path to record, as a tuple of steps. Read `STEPS`: it is the table of contents of the grader.
 
 The other tuples next to it list the steps for a first look, for a search, and so on. Each step takes an `Attempt` and
-returns the next one. If the build makes no program, only the steps that need none run. A wrong submission is a value;
-only a failure of the grader raises an exception. `Attempt.optional` runs the stages that cannot change points, such as
-the search for lines. If one of them fails, the record says so and the grading continues.
+returns the next one. If the build makes no program, only those steps run that do not need a program. A wrong submission
+has a record like a right one; only a failure of the grader raises an exception. `Attempt.optional` runs what cannot
+change points, such as the search for lines. If that fails, the record says so and the grading continues.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def grade(
 
     If `cases` are only the public ones, `hidden` has the weights of the others by rule. `hand_in` is the number of this
     hand-in, by which the rubric may limit what students see; None if it is unknown. `draw` says how many failing cases
-    get pictures (grader.result.draw_states). `searches` says whether to search beyond the cases. `budget` is the time
-    that the submission gets. `progress` is called with what each step does before it begins.
+    get pictures (grader.result.draw_states). `searches` says whether to search for failing traces other than the cases.
+    `budget` is the time that the submission gets. `progress` is called with what each step does before it begins.
     """
     resources.require(*lab.runtime.tools(options))
     with workspace(lab, budget) as work:
@@ -210,7 +210,7 @@ def _resume(attempt: Attempt) -> Attempt:
     budget, since = attempt.work.budget, time.thread_time()
 
     def compared() -> None:
-        """Leave out what was computed since the last replay: it is limited by the number of operations."""
+        """Do not charge the submission for comparing: it is limited by the number of operations."""
         budget.leave_out(budget.own_seconds(since))
 
     def play_cases(cases: Sequence[Case]) -> Sequence[Played]:
@@ -297,7 +297,7 @@ def _score(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "looking for advice")
 def _advise(attempt: Attempt) -> Attempt:
-    """Look for advice, such as undefined behaviour. It costs no points: they are counted before this step."""
+    """Look for advice, such as on undefined behaviour. It costs no points: they are already counted."""
     if not attempt.options.advise:
         return attempt
     look = partial(
@@ -315,7 +315,7 @@ def _advise(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "searching beyond the cases (the first time ten seconds more)")
 def _search(attempt: Attempt) -> Attempt:
-    """If `searches`, find a shorter trace for the first cause; if no case fails, play all states of a small engine."""
+    """If `searches`, find a shorter trace for the first cause, or make all calls in all states of a small engine."""
     if not attempt.searches or attempt.built.findings:  # with findings the report speaks of the build
         return attempt
     return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)

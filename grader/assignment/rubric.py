@@ -6,11 +6,12 @@ table [[mistakes]] for each. The first entry that fits is used, so special entri
     [[mistakes]]
     calls    = ["give"]              # the call that went wrong; omitted: any
     facets   = ["free"]              # the facet that differs ("reply" too); omitted: any
-    kinds    = ["hang"]              # or the kind of a finding, such as "exception", "hang", "invariant"
-    circumstances = ["twice"]        # all must hold: each is a word of a lab for the situation of a call, the sentence
-                                     # by which the reference decided, or how it refused the call: "ValueError"
+    kinds    = ["hang"]              # instead of facets: a kind of finding, such as "exception", "hang", "invariant"
+    circumstances = ["twice"]        # all of these must hold for the call. Each is one of: the lab's word for a
+                                     # situation; the name of the sentence by which the reference decided; the exception
+                                     # with which the reference refused the call, such as "ValueError"
     part     = "block 0"             # a part of the name of the field that differs
-    never    = ["take"]              # calls that did their work in no case
+    never    = ["take"]              # none of these calls did its work in any case
     rule     = "free"                # a rule of rubric.toml
     where    = "no-copy-needed"      # a condition that needs code: one of PREDICATES, or of those that the lab gives
     sentence = "Task 2/order"        # a name of handout.toml; omitted: the sentence by which the reference decided

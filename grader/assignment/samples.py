@@ -1,7 +1,8 @@
 """Labelled samples, by which the grader is tested: a program and its label, in submissions/LAB/VERDICT/NAME/.
 
 The label (expect.toml) holds what a person claims: verdict, rules, a summary. The range of points that a sample may
-keep follows from the rubric. All ranges of a lab are in one file (keeps.toml), so that changed points are one diff.
+get follows from the rubric: scripts/golden grades all samples of a lab and writes their ranges to one file
+(keeps.toml), so that a changed rubric changes one more file.
 
 A program that differs from another sample in a few lines is stored as a patch: `base = "accepted/NAME"` in its label
 and mistake.patch next to it. So a reader opens the mistake and not four hundred lines. git applies the patch: it is

@@ -4,9 +4,10 @@ A stored file is named by a hash of everything that it depends on, and begins wi
 is replaced, and a grading works without any stored file. The files are in the grader's private folder
 (grader.system.folders), to which only its user has access. They contain nothing that a submission reported.
 
-To hash hundreds of files takes longer than to load a stored value. So a link names the stored file by the sizes and
-times of the files, in the way in which Python identifies its bytecode. A file that was changed a moment ago could
-change again within the same tick of the file system's clock. In that case the contents are hashed.
+To hash hundreds of files takes longer than to load a stored value. So there is a symbolic link to the stored file,
+named by a hash of the sizes and times of the hashed files; Python identifies its bytecode in this way. A file that was
+changed a moment ago could change again within the same tick of the file system's clock. In that case the contents are
+hashed.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class ShellRun:
             raise DriverError(f"scripts/grade: {done.stderr.decode(errors='replace')}")
 
     def group(self, taken: Mapping[str, list[float]]) -> FigureGroup:
-        """Return figures of the full run and of its parts; `taken` has the CPU seconds of the unit G and all else."""
+        """Return figures of the full run and of its parts; `taken` has the CPU seconds of each round by name."""
         unit, scripts = taken["G"], taken[SCRIPTS]
         whole = ratio("the whole / G", taken[SHELL_RUN], unit)
         rows = [

@@ -222,7 +222,7 @@ def calibration(
 
 
 def searched(lab: Lab, programs: Sequence[TriedProgram], *, seconds: float, jobs: int) -> Iterator[Survivor]:
-    """Yield each mutant with the trace on which it differs from a right program, if a search finds one."""
+    """Yield each mutant with a trace on which it differs from a right program; with () if a search finds none."""
     search = partial(_searched, lab.name, seconds)
     with ProcessPool(jobs) as pool:
         yield from pool.map(search, programs)

@@ -257,7 +257,10 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
 def _listed_students(
     path: Path, submissions: dict[str, tuple[int, Any]], problems: list[FileProblem]
 ) -> Iterator[tuple[str, Student]]:
-    """Yield (submission, student) for each student in an export's list; add to `problems` what cannot be used."""
+    """Yield (submission, student) for each student in the list of a Gradescope export.
+
+    `submissions` has the line and the parsed value of each submission. What cannot be used is added to `problems`.
+    """
     for name, (line, about) in submissions.items():
         listed: Any = _values(about).get("submitters")
         people = listed.value if listed is not None else []

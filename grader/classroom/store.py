@@ -201,7 +201,7 @@ class Store:
         return self.database.row("SELECT 1 FROM given_up WHERE key = ?", key) is not None
 
     def add_mending(self, key: str, seconds: int, mending: str) -> None:
-        """Store what a search of so many seconds for a change found, as JSON."""
+        """Store the result of a search for a change that mends a submission, as JSON; the search took `seconds`."""
         self._insert("mended", {"key": key, "seconds": seconds, "mending": mending}, replace=True)
 
     def mending(self, key: str) -> tuple[int, str] | None:
@@ -231,7 +231,7 @@ class Store:
         self.database.change("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", run.lab, run.folder, run.id)
 
     def current(self, lab: str, folder: str) -> Run | None:
-        """Return the run that counts for a class, or None."""
+        """Return the run that counts for a class (`make_current`), or None."""
         row = self.database.row(
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )

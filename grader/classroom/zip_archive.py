@@ -279,9 +279,10 @@ def _member(info: zipfile.ZipInfo) -> Member:
 
 
 def _undeclared(name: str) -> str:
-    """Return a name whose encoding the zip does not declare. Python has decoded it with the encoding of DOS.
+    """Decode a name again whose encoding the zip does not declare: Python has decoded it with the encoding of DOS.
 
-    macOS writes UTF-8. Chinese Windows writes GBK, which is assumed if all letters beyond ASCII are common Chinese.
+    It is UTF-8 if that fits, as macOS writes it, or GBK of Chinese Windows if all letters beyond ASCII are then common
+    Chinese. Otherwise it stays as it is.
     """
     with contextlib.suppress(UnicodeError):
         return name.encode("cp437").decode("utf-8")

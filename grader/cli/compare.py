@@ -398,7 +398,10 @@ _BAR = 30
 def show_regrade(
     changes: Sequence[Change], before: Sequence[int], after: Sequence[int], names: tuple[str, str]
 ) -> None:
-    """Print a summary and the changes. A change that only moves points between rules is counted, not shown."""
+    """Print a summary and the changes. A change that only moves points between rules is counted, not shown.
+
+    `before` and `after` are the points of all submissions in the two runs that have these `names`.
+    """
     visible = [
         change for change in changes if change.cases or change.score[0] != change.score[1] or _has_other_verdict(change)
     ]

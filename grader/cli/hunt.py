@@ -75,7 +75,8 @@ def repro(options: ReproOptions) -> ExitCode:
 
     It makes the calls up to the one that went wrong, and says what the handout demands and what came instead. How to
     run it is printed to stderr. A program in C has its own malloc, which stops it at the line that uses memory wrongly.
-    A comment at the end says what only the grader can see, such as calls of a device without a defined order.
+    A comment at the end says what only the grader can see, such as calls of a device whose order
+    is not defined.
 
     Examples:
         grade repro llm_memory.c > repro.c

@@ -77,8 +77,8 @@ def run(options: RunOptions) -> ExitCode:
 
     The reports are printed one after the other (with --format json, one object each). Progress is printed to stderr.
 
-    Exit code: 0 if all have every point (that --public-only leaves), 1 if some do not, 2 for a wrong option or path
-    (then nothing is graded), 3 if the grader fails, 130 if interrupted.
+    Exit code: 0 if all have full points (with --public-only: of the public cases), 1 if not, 2 for a wrong option or
+    path (then nothing is graded), 3 if the grader fails, 130 if interrupted.
 
     Examples:
         grade run my-homework/ --case 'append/*'

@@ -222,7 +222,7 @@ class ExportOptions:
 def export(options: ExportOptions) -> ExitCode:
     """Export a run: as a table (csv), as records, one per line (jsonl), or as a report for each submission.
 
-    With jplag, export the submissions without any grade, and print the command that compares them.
+    With jplag, export the students' programs without their grades, and print the command that compares them.
 
     If some submissions have no score yet, nothing is exported, because a gap in a gradebook looks like a zero.
     --partial exports the other submissions. A submission that needs a person has a row with the reason and no score.

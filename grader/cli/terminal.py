@@ -166,7 +166,7 @@ def notify(text: str) -> None:
 
 @contextlib.contextmanager
 def status(name: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what is being done with `name`; nothing if the terminal cannot redraw a line."""
+    """Yield a function that shows what is done with `name`. It shows nothing if the terminal cannot redraw a line."""
     if not is_live(sys.stderr):
         yield lambda _: None
         return

@@ -293,7 +293,7 @@ def whole_points(shares: Sequence[float]) -> list[int]:
 
 
 def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
-    """Return the causes as reports show them: the most likely one `first`, then the most costly ones.
+    """Return the causes as reports show them: those in `first`, with which `causes` begin, then the most costly ones.
 
     Equally costly causes are ordered by their number of cases, then by case name. Their present order is ignored: it
     may follow the points of an earlier rubric.

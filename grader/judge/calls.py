@@ -1,10 +1,10 @@
-"""What the calls of all public cases show together: what wrong calls have in common, and how far each call is.
+"""What the calls of all public cases show together: what wrong calls have in common, and how complete each call is.
 
 **Patterns.** The calls that go wrong in one way may share a situation that no right call has. Only the calls of a case
-up to its first failure count, because later failures are mostly consequences. The sentence gives the numbers of calls,
-and is written only if chance is no explanation. A hint calls a limit *off by one* only on such evidence.
+up to its first failure count, because later failures are mostly consequences. The report says so in a sentence with the
+numbers of calls, but only if chance is no explanation. A hint calls a limit *off by one* only on such evidence.
 
-**Stages.** A call works, is in work, or is not written yet.
+**Stages.** A call works, works in part, or is not written yet.
 
 Hidden cases do not count, because the numbers would reveal information about them.
 """
@@ -60,9 +60,11 @@ class Patterns:
         return self._only.get((name, expected.refused), frozenset())
 
     def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
-        """Say in one sentence what separates the wrong calls of these cases from the right ones; "" if nothing does.
+        """Say in one sentence what separates the wrong calls of `name` from the right ones; "" if nothing does.
 
-        `known` are circumstances that the reader already knows: only calls that have them are compared.
+        Only calls that the reference answers as in `expected` are compared; `wrong` are the numbers of the cases whose
+        wrong calls count. `known` are circumstances that the reader already knows: only calls that have them are
+        compared.
         """
         wrong_cases = set(wrong)
         same = [

@@ -89,8 +89,8 @@ class CaseFindings:
     def facets(self, rule: Rule) -> frozenset[str]:
         """Return the facets in which something is wrong that counts for this rule.
 
-        A difference counts at its operation. Lost memory counts at the end of the case, for rules about the calls that
-        obtained it.
+        A difference counts for rules about the call at which it was seen. Memory that is lost at the end of the case
+        counts for rules about the calls that allocated it.
         """
         operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(

@@ -40,7 +40,7 @@ _MOST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Operations of a case between two calls that are left out, as a case of its own."""
+    """The operations between two calls that are left out, as a case of its own."""
 
     number: int
     """The number of the case."""

@@ -67,7 +67,7 @@ def is_something(value: object) -> bool:
 
 
 def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
-    """Return the pairs (call, facet) that at least one hand-written case of the run shows (as the module says)."""
+    """Return the pairs (call, facet) such that in a hand-written case the call did something in the facet."""
     return frozenset(chain.from_iterable(map(_shown, filter(_is_written, comparisons))))
 
 

@@ -1,7 +1,7 @@
 """What labs with Python submissions share: they have a driver, facets and an oracle.
 
 A lab's folder has `driver.py` (see `grader.runtime.python.driver`), `starter.py`, and in `given` the modules that
-submissions may import. Facets give the names in rubrics, the differences, the pictures and `grade explain`.
+submissions may import. Rubrics, differences, pictures and `grade explain` use the names of the facets.
 """
 
 from __future__ import annotations

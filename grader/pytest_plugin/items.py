@@ -132,7 +132,7 @@ class CaseFailed(Exception):
 
 @cache
 def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
-    """Grade a submission, once per process. All but the first accepted sample play 1/`share` of the random traces."""
+    """Grade a submission, once per process. Accepted samples but the first play only 1/`share` of the random traces."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
     shortens = path.is_relative_to(_ROOT / "submissions") and path != accepted_samples(lab)[0]

@@ -1,8 +1,8 @@
 """A whole class on one web page: first why submissions fail, then points, rules, cases and a table of students.
 
-This page has the names of all students, a report only those of its own. So reports are in another folder (`STUDENTS`),
-which can be handed on as it is. The caller writes this page in the folder `CLASS` and the reports in `STUDENTS`,
-under the names from `page_names`.
+This page has the names of all students, a report only those of the students who handed it in. So reports are in another
+folder (`STUDENTS`), which can be handed on as it is. The caller writes this page in the folder `CLASS` and the reports
+in `STUDENTS`, under the names from `page_names`.
 """
 
 from __future__ import annotations

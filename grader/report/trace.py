@@ -44,7 +44,7 @@ MOST_CALLERS = 3
 
 
 def called_from(source: Sequence[SourceLine]) -> str:
-    """Return lines of the student's file in words. Lines with functions are a stack, innermost call first."""
+    """Return lines of the student's file in words. If they name functions, they are a stack, innermost call first."""
     places = [f"{line} in {line.function}" if line.function else str(line) for line in source]
     return (", called from " if any(line.function for line in source) else " and ").join(places)
 

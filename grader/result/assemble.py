@@ -42,7 +42,7 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 def record(attempt: Attempt, *, would: Sequence[RuleScore] = (), draw: Drawing) -> Record:
     """Return the record of an attempt. `draw` says how many failing cases get pictures.
 
-    `would` has the points that each rule would have earned, for a submission that does not compile.
+    If the submission does not compile, `would` has the points of each rule for a relaxed build (`Runtime.build`).
 
     Raises `DriverError` if points were lost and no finding says why.
     """
@@ -113,7 +113,7 @@ def _environment(attempt: Attempt) -> Environment:
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:
-    """Yield the tools that make findings."""
+    """Yield the tools that ran and that can make findings."""
     for tool in attempt.lab.runtime.tools(attempt.options):
         if tool.makes is not None:
             yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=resources.version(tool.name))

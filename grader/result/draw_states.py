@@ -1,9 +1,9 @@
 """Pictures for a record: the states of the failing cases that a report shows, expected beside actual.
 
-Every drawn state has to be decoded, so only the diagnosed case and the plainest case of each cause are drawn. If that
-case is hidden, a public one is drawn too, because students see no hidden case. The expected state is the state that the
+Every drawn state has to be decoded, so only the diagnosed case and the simplest case of each cause are drawn. If one of
+them is hidden, a public one is drawn too, because students see no hidden case. The expected state is the state that the
 judge compared with: the operations of the case are judged once more, so that the picture marks what the judge marked.
-An old mistake is not marked again at every call.
+A mistake is marked at the call that made it, not at later ones.
 
 Pictures are part of the record. A report is a function of the record, and cases or models may have changed when the
 report is made again. A picture ends before an unreadable state or a state of more than 32 KB. If the failing operation

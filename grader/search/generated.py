@@ -36,8 +36,8 @@ def together(cases: Sequence[Case], every: int) -> Case:
 def play_together(cases: Sequence[Case], play_cases: Callable[[Sequence[Case]], Replayed]) -> Replayed:
     """Play all public cases in one process, all hidden ones in another, and the failing ones again, alone.
 
-    A case fails if it does not do exactly what the reference does, so the records of the other cases are known. Random
-    traces are played as always. `play_cases` plays cases as the runtime does.
+    The records of a case that passes here are those of the reference, because it must do exactly what the reference
+    does. Cases of random traces are played by `play_cases` alone. `play_cases` plays cases as the runtime does.
     """
     groups = by_visibility(cases, [place for place, case in enumerate(cases) if case.generated is None])
     random = [place for place, case in enumerate(cases) if case.generated is not None]

@@ -239,7 +239,7 @@ class _ParsedProgram:
                 yield from ((rank, whole.format(old, text)) for rank, whole in _WITH_ANOTHER)
 
     def _conditions(self, name: str, node: Node) -> Iterator[Ranked]:
-        """Yield the opposite of a condition, other conditions, and the condition joined to another one by and or or."""
+        """Yield the opposite of a condition, other conditions, and it joined to others by `and` and `or`."""
         old, joins = self._text(node), ("&&", "||") if self.is_c else ("and", "or")
         no, more = ("!({})", ()) if self.is_c else ("not {}", ("({}) is not None",))
         whole = "({})" if node.parent.type in {"binary_expression", "boolean_operator"} else "{}"
@@ -267,7 +267,7 @@ class _ParsedProgram:
             yield from (f"{left} {sign}= {old}{end}" for left in sorted(lefts) for sign in ("+", "-", ""))
 
     def _in_block(self, name: str, block: Node, *, is_near: bool) -> Iterator[tuple[int, Edit]]:
-        """Yield neighbours in the other order, and statements and guards of the program put in everywhere."""
+        """Yield two adjacent statements in the other order, and statements of the program inserted everywhere."""
         inside = [child for child in block.named_children if child.type != "comment"]
         for before, node in pairwise(inside):
             if node.type in _STATEMENTS | {"if_statement"}:

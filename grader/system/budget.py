@@ -15,12 +15,12 @@ budget is used up, by separate limits:
                public (or hidden) cases runs in a third process, which may be ended after 0.3 s more. Hidden cases have
                processes of their own, and there are at most four in total: the fourth may cost 0.3 s too.
 
-So hanging calls cost at most 3 s in total, or 6 s if they hang under Valgrind too. Time is always the time in which a
-program computes or sleeps, never that in which it waits for a processor: a busy machine makes all longer, but nothing
-counts as slow because of it. Time that a student's program waits in the kernel counts in its total only. The budget
-itself is for programs that never hang but are thousands of times too slow. Cases beyond it are reported as not run
-(replay), not compared (by the grader: the states of a correct program are compared in 0.1 s, those of a wrong one in 2
-s at most) or not checked (Valgrind, which then costs no point). Work with a limit of its own does not count
+All in all, hanging calls cost at most 3 s, or 6 s if they hang under Valgrind too. Time is always the time in which a
+program computes or sleeps, never that in which it waits for a processor: on a busy machine a grading takes longer, but
+no program counts as slow because of it. Time that a student's program waits in the kernel counts only in the total of
+the budget. The budget itself is for programs that never hang but are thousands of times too slow. Cases beyond it are
+reported as not run, not compared or (by Valgrind, at no cost of points) not checked. The grader compares the states of
+a correct program in 0.1 s, those of a wrong one in 2 s at most. Work with a limit of its own does not count
 (`Budget.leave_out`): playing the thousands of traces of a Python lab, and deriving records from a program's log.
 """
 

@@ -230,7 +230,10 @@ class Watchdog:
         return self.looked + LOOK - time.monotonic()
 
     def end(self, *, heard: bool) -> bool:
-        """Measure; return whether to end the program. If it is inactive, send SIGPROF first. `heard`: it just wrote."""
+        """Measure the program's time and memory, and return whether to end it. `heard`: it has just written something.
+
+        A program that does nothing gets SIGPROF, and is ended if it then does nothing either.
+        """
         now = time.monotonic()
         passed = now - self.looked
         if heard and not self.asked:

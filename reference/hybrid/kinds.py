@@ -59,7 +59,7 @@ class Mamba(Kind):
     """A token needs only the state after the token before it."""
 
     def skipped(self, computed: int) -> int:
-        """Return the number of tokens without the last one."""
+        """Return the number of computed tokens before the last one, whose state is all that is needed."""
         return max(0, computed - 1)
 
     def needed(self, blocks: int) -> range:

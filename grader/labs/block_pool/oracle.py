@@ -26,7 +26,7 @@ _SEEN = ("back", "loose", "earlier", "args", "ids", "shared")
 
 
 class BlockPoolOracle(Manager):
-    """The reference engine, and what the driver reads besides: links of the queue, older queues, passed lists."""
+    """The reference engine, and what else the driver reads: the queue's links, earlier queues, the callers' lists."""
 
     def __init__(self) -> None:
         super().__init__()

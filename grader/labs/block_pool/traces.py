@@ -181,7 +181,7 @@ _CHAINS = (((1, 2),), ((1,), (2,)), ((12,),), ((1, 2), (3,)), ((1,), (2, 3)), ((
 
 
 def explore(random: Random, length: int) -> list[Operation]:
-    """Return a trace. One of 4 is two traces, one after the other; one of 10 has items beyond the tokens so far."""
+    """Return a trace. One in 4 is made of two; one in 10 has items in blocks that `append_tokens` fills."""
     if random.random() < 0.1:
         operations = _trace(random, length, _ManagerCalls(random, items_at_the_end=True).choose)
     else:

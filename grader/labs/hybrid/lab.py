@@ -1,6 +1,6 @@
-"""The lab of the hybrid allocator: what its driver reads, by name, its invariants, and the charts of a run.
+"""The lab of the hybrid allocator: the names of what its driver reads, its invariants, and the charts of a run.
 
-The charts show one pool under groups of layers, tables with their windows, large pages, and what is wasted.
+The charts show the pool that all groups of layers share, tables with their windows, large pages, and what is wasted.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class Offload(Engine):
         return -(-num_tokens // int(self._engine.cfg.block_size))
 
     def _check_not_read(self, written: set[tuple[int, int]]) -> None:
-        """Raise `CannotGoOn` for a write to rows that an unused load reads (the handout's section Left to you)."""
+        """Raise `CannotGoOn` for a write to rows of a load that was not used yet ("Left to you" in the handout)."""
         for buffer, read in self.read_by.items():
             if written & read:
                 raise CannotGoOn(

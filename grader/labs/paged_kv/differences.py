@@ -81,7 +81,10 @@ def standing(number: int, *, repaired: State, left: State) -> frozenset[Differen
 
 
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
-    """Return a difference with the engine in its name, and with the facet that follows from engine and call."""
+    """Return a difference with the number of its engine in its name.
+
+    If the call was refused, its facet is "failing"; if the engine is not the call's `own` one, "isolation".
+    """
     prefix = engine_prefix(number)
     if prefix:
         sentence = f"{prefix}{difference.sentence}" if difference.sentence else ""

@@ -89,7 +89,10 @@ class PagedKVModel:
         return values.encode(self._record())
 
     def allowed(self) -> tuple[MemorySpan, ...]:
-        """Return the slot of an append, or both blocks of its copy; () for other calls (Global Constraint 4)."""
+        """Return where the call may write in tensors: the slot of an append, or the two blocks between which it copies.
+
+        () for other calls (Global Constraint 4).
+        """
         return self.effects.allowed
 
     def worked(self) -> frozenset[str]:

@@ -91,7 +91,7 @@ def pointer_name(pointer: Any) -> str:
 
 
 def pointer_tag(pointer: Any) -> str:
-    """Return where a pointer leads, as a word for known mistakes."""
+    """Return the word for where a pointer leads that circumstances of known mistakes (mistakes.toml) use."""
     if pointer is None or is_unreadable(pointer):
         return "null" if pointer is None else values.pointer_kind(pointer)
     return "ok"

@@ -1,5 +1,6 @@
 """C submissions: gcc builds them, the harness plays cases on them, Valgrind looks at them.
 
-The input is a source file and cases. The output is the records of `grader.runtime`: what was built, what each operation
-left, and what went wrong, in words that need no C to be judged, with source lines. Begin with `NativeRuntime`.
+The input is a source file and cases. The output is the records of `grader.runtime`: what was built, the state after
+each operation, and what went wrong, with source lines. The judge needs to know nothing of C. Begin with
+`NativeRuntime`.
 """

@@ -314,7 +314,7 @@ class _Function:
 def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Origin:
     """Return the line of the return that a call took; for a call that refused, the line that decided to refuse.
 
-    `text` has the lines of the student's file.
+    `way` is as in a `_Report`; `text` has the lines of the student's file.
     """
     last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
     call = _followed(way[:last], lines, text)[-1]

@@ -57,12 +57,12 @@ def offsets(record: bytes) -> dict[tuple[str, ...], int]:
 
 
 def is_pointer(value: object) -> bool:
-    """Return whether a value is a pointer that leads to nothing that can be read."""
+    """Return whether a value is NULL, or a pointer whose target cannot be read."""
     return value is None or value in [{UNREADABLE: text} for text in _KINDS]
 
 
 def pointer_kind(unreadable: Mapping[str, str]) -> str:
-    """Return the word for an unreadable part: "stray", "small", "freed" or "shared"."""
+    """Return why the target of a pointer cannot be read: it is "stray", too "small", "freed" or "shared"."""
     return _KINDS[unreadable[UNREADABLE]]
 
 

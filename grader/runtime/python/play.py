@@ -214,9 +214,9 @@ def play(
 
 
 def _time_left(program: PythonProgram, cases: Sequence[Case], budget: Budget) -> float:
-    """Return the seconds that playing may still take: at first those for all cases, later the seconds that are left.
+    """Return the seconds that playing may still take; before the first case, those for all `cases`.
 
-    The time in which each process imports the module is added.
+    These contain the time in which each process imports the module.
     """
     if budget.traces is not None:
         return budget.traces

@@ -146,7 +146,10 @@ def machine() -> Machine:
 
 
 def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
-    """Return whether the launcher starts a program with the arguments `words`. It does not if one of them fails."""
+    """Return whether the launcher can start a program with all the protections that `words` name.
+
+    `around` is a command that starts the launcher.
+    """
     command = [*around, str(launcher()), *words, "--", "true"]
     return process.run(command, cwd=Path("/"), limits=Patience(wall_seconds=10), environment=_SYSTEM_PATH).succeeded
 
