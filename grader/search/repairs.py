@@ -239,7 +239,7 @@ class _ParsedProgram:
                 yield from ((rank, whole.format(old, text)) for rank, whole in _WITH_ANOTHER)
 
     def _conditions(self, name: str, node: Node) -> Iterator[Ranked]:
-        """Yield the opposite of a condition, other conditions, and it joined to others by `and` and `or`."""
+        """Yield the opposite of a condition, other conditions, and the condition joined to others by `and` or `or`."""
         old, joins = self._text(node), ("&&", "||") if self.is_c else ("and", "or")
         no, more = ("!({})", ()) if self.is_c else ("not {}", ("({}) is not None",))
         whole = "({})" if node.parent.type in {"binary_expression", "boolean_operator"} else "{}"
