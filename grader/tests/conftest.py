@@ -13,8 +13,10 @@ import pytest
 
 from grader.assignment.samples import covering_samples, samples_in
 from grader.labs import LABS
+from grader.labs.paged_kv import lab as paged_kv
 from grader.pytest_plugin.items import SampleItem
 from grader.runtime.native.compile import libc_names
+from grader.runtime.native.runtime import NativeRuntime
 from grader.system import sandbox
 from grader.system.confine.launcher import machine
 from grader.tests.support.browser import NO_CHROMIUM
@@ -89,6 +91,13 @@ def samples_of(request: pytest.FixtureRequest) -> Callable[[str], list[Path]]:
 def whole_libc(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unneeded calls reach the system, as a program can make them do without libc: by assembly of its own."""
     monkeypatch.setattr(libc_names, "doubtful", lambda _: [])
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is late is tried again: this machine is never found to have become slower."""
+    paged_kv.lab().runtime.pace()  # measured and stored before that
+    monkeypatch.setattr(NativeRuntime, "pace_now", lambda _: 1.0)
 
 
 @pytest.fixture

@@ -176,6 +176,14 @@ def native() -> NativeRuntime:
     return runtime
 
 
+_pace_now = lab().runtime.pace_now  # a test may put something else in its place
+
+
+def seconds_here(usual: float) -> float:
+    """How many CPU seconds of this machine, as fast as it is now, are so many of a usual one."""
+    return usual * _pace_now()
+
+
 def attempted(
     source: str | bytes,
     *cases: Case,

@@ -43,7 +43,7 @@ from grader.tests.support.programs import (
     second_case,
 )
 
-pytestmark = pytest.mark.usefixtures("whole_libc")
+pytestmark = pytest.mark.usefixtures("whole_libc", "steady")
 
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 _TOP = POSIX + "#include <stdlib.h>\n#include <time.h>\n"

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from grader.core.verdict import Verdict
 from grader.runtime.native.native_played import native_played
-from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, second_case
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    line_of,
+    second_case,
+    seconds_here,
+)
 
 _TOP = POSIX + "#include <stdlib.h>\n"
 _HIDES = """
@@ -53,7 +62,7 @@ def test_what_is_not_freed_among_very_many_allocations_is_told_with_its_line() -
 
     assert finding == (Verdict.MEMORY_LEAK, "leak", line_of(source))
     assert [native_played(one).live for one in attempt.comparisons] == [3, 3]
-    assert attempt.spent["play"] < 2
+    assert attempt.spent["play"] < seconds_here(2)
 
 
 def test_a_case_that_is_cut_off_is_said_to_lose_nothing() -> None:

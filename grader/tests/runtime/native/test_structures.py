@@ -20,6 +20,7 @@ from grader.tests.support.programs import (
     made,
     played,
     second_case,
+    seconds_here,
 )
 
 _FORK = 3
@@ -90,7 +91,7 @@ def walked() -> list[NativePlayed]:
     """What was reported of each kind of pointer at each place."""
     statements = [statement for place in _PLACES.values() for statement in everywhere(place)]
     attempt = attempted(broken(statements), *(forked(number) for number in range(len(statements))))
-    assert sum(attempt.spent.values()) < 20
+    assert sum(attempt.spent.values()) < seconds_here(20)
     return [one for one in attempt.replayed.played if isinstance(one, NativePlayed)]
 
 

@@ -189,6 +189,7 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
     assert len(sources) >= 2
 
 
+@pytest.mark.usefixtures("steady")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "bomb",

@@ -10,7 +10,6 @@ import pytest
 from grader.core.verdict import Verdict
 from grader.runtime.native.compile import toolchain
 from grader.runtime.native.compile.toolchain import gcc_major
-from grader.runtime.native.runtime import NativeRuntime
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, LINK_LIMITS, Workspace
 from grader.tests.support.command import SAMPLES
@@ -18,6 +17,7 @@ from grader.tests.support.programs import first_case, graded_text, right
 from grader.tests.support.scanned import graded
 
 
+@pytest.mark.usefixtures("steady")
 def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """One lane, once."""
     few = replace(LINK_LIMITS, silent_seconds=30, own_seconds=0.3)
@@ -29,7 +29,6 @@ def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.
             tried.append(command[0])
         return usual(work, command)
 
-    monkeypatch.setattr(NativeRuntime, "pace_now", lambda _: 1.0)
     monkeypatch.setattr(toolchain, "_tried", slowly)
     monkeypatch.setattr(toolchain, "most_seconds", lambda _, limits: 0.2 if limits is few else 3.0)
     source = (SAMPLES / "compile_error/hostile_points_into_a_long_string_often/llm_memory.c").read_text()
