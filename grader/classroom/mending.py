@@ -29,12 +29,12 @@ from grader.classroom.stored_result import Result
 from grader.classroom.workers import ProcessPool
 from grader.core.case import Case
 from grader.core.record import Record
-from grader.core.verdict import Stage, Verdict
+from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.runtime.protocol import End, Program
 from grader.search.hunt import hunt
-from grader.search.mutants import Edit
+from grader.search.mutants import Edit, unwritten
 from grader.search.repairs import chosen, repairs, together
 from grader.system.budget import IMPATIENT
 
@@ -97,7 +97,7 @@ def mended(
     record = _graded(source, lab, cases)
     end = time.monotonic() + seconds
     score = record.score or 0
-    mending = Mending(before=score, after=score, most=record.max_score, why_not=_why_not(record))
+    mending = Mending(before=score, after=score, most=record.max_score, why_not=_why_not(record, source, lab))
     if mending.why_not:
         return mending
     mending = replace(mending, clause=record.causes[0].clause)
@@ -148,13 +148,13 @@ def _graded(source: Source, lab: Lab, cases: Sequence[Case]) -> Record:
     return pipeline.grade(Path(source.name), lab, cases, source=source)
 
 
-def _why_not(record: Record) -> str:
+def _why_not(record: Record, source: Source, lab: Lab) -> str:
     if record.verdict is Verdict.ACCEPTED:
         return "it has all points: there is nothing to mend"
     if record.build_findings or not record.outcomes or not record.causes:
         return "it cannot be built as the handout demands; its report says why"
-    missing = [stage.call for stage in record.stages if stage.stage is Stage.NOT_YET]
-    if missing:
+    starter = lab.starter[lab.source_name].read_bytes()
+    if missing := [*unwritten(source.content, starter, lab.runtime.language)]:
         return f"a part of it is not written yet ({', '.join(missing)}): no small change helps"
     return ""
 

@@ -19,6 +19,7 @@ from math import comb
 from grader.assignment.lab import ONLY, Lab
 from grader.core.case import NOT_WRITTEN
 from grader.core.verdict import CallStage, Stage, Visibility
+from grader.judge.work import shown
 from grader.runtime.protocol import Comparison, End
 from reference.operation import Reply
 
@@ -130,14 +131,16 @@ def stages(
 
     `first_wrong` has the first bad operation of each case, -1 if all are right. A call works if it did its
     work at least once before anything went wrong, and no case goes wrong first in it. Only an `unwritten` call can be
-    "not yet": a call that is written but never does its work is "in work".
+    "not yet", if it returned and never did anything that it had to do (`grader.judge.work`): a call that is written
+    but never does its work is "in work".
     """
     did: dict[str, set[_Did]] = {}
-    sound, wrong = set(), set()
+    sound, wrong, busy = set[str](), set[str](), set[str]()
     for number, comparison in enumerate(comparisons):
         if comparison.case.visibility is not Visibility.PUBLIC:
             continue
         operations, bad = comparison.case.trace.operations, first_wrong[number]
+        busy |= {name for name, _ in shown(comparison)}
         wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
         for place, what in _reached(comparison):
             name = operations[place].name
@@ -147,7 +150,7 @@ def stages(
         CallStage(
             call=name,
             task=signature.task,
-            stage=_stage(did[name], unwritten=name in unwritten, works=name in sound - wrong),
+            stage=_stage(did[name], idle=name in unwritten and name not in busy, works=name in sound - wrong),
         )
         for name, signature in lab.grammar.operations.items()
         if name in did
@@ -160,10 +163,10 @@ class _Did(Enum):
     NO_RETURN = auto()
 
 
-def _stage(did: set[_Did], *, unwritten: bool, works: bool) -> Stage:
-    if unwritten and did == {_Did.NOTHING}:
-        return Stage.NOT_YET
-    return Stage.WORKS if works else Stage.IN_WORK
+def _stage(did: set[_Did], *, idle: bool, works: bool) -> Stage:
+    if works:
+        return Stage.WORKS
+    return Stage.NOT_YET if idle and _Did.NO_RETURN not in did else Stage.IN_WORK
 
 
 def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:

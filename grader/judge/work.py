@@ -68,7 +68,7 @@ def is_something(value: object) -> bool:
 
 def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
     """Return the pairs (call, facet) such that in a hand-written case the call did something in the facet."""
-    return frozenset(chain.from_iterable(map(_shown, filter(_is_written, comparisons))))
+    return frozenset(chain.from_iterable(map(shown, filter(_is_written, comparisons))))
 
 
 def asked_calls(case: Case, rule: Rule) -> frozenset[str]:
@@ -92,7 +92,7 @@ def never_shown(comparison: Comparison, rule: Rule, everywhere: frozenset[Shown]
     pairs = sorted({(call, facet) for call, facet in _asked(case) if rule.counts(facet, call)})
     if pairs:
         return tuple(pair for pair in pairs if pair not in everywhere)
-    here = {call for call, _ in _shown(comparison)}
+    here = {call for call, _ in shown(comparison)}
     return tuple((call, "") for call in sorted(asked_calls(case, rule) - here))
 
 
@@ -115,6 +115,7 @@ def _asked(case: Case, first: int | None = None) -> Iterator[Shown]:
         yield from ((operation.name, facet) for facet in facets)
 
 
-def _shown(comparison: Comparison) -> Iterator[Shown]:
+def shown(comparison: Comparison) -> Iterator[Shown]:
+    """Yield the pairs (call, facet) such that in this case the call did something in the facet."""
     yield from _asked(comparison.case, comparison.follows)
     yield from comparison.shown

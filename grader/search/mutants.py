@@ -55,6 +55,13 @@ _STATEMENTS = frozenset({"expression_statement", "break_statement", "continue_st
 """Statements that are removed. `return` stays: without it most programs do not compile, or return something else."""
 _CONDITIONS = frozenset({"if_statement", "while_statement", "elif_clause", "conditional_expression"})
 _CALLS = frozenset({"call_expression", "call"})
+_WORK = frozenset(
+    {
+        *(*_CALLS, "attribute", "field_expression", "subscript", "subscript_expression", "update_expression"),
+        *("assignment", "assignment_expression", "augmented_assignment", "binary_expression", "binary_operator"),
+    }
+)
+"""What a function has that does more than to return a constant or an argument."""
 _LISTS = frozenset({"argument_list"})
 
 
@@ -116,6 +123,18 @@ def knock_outs(content: bytes, empty: bytes, language: str) -> Iterator[tuple[st
         if name in nothing and not name.endswith("__init__"):
             text = text_of(nothing[name], empty).encode()
             yield name, content[: body.start_byte] + text + content[body.end_byte :]
+
+
+def unwritten(content: bytes, starter: bytes, language: str) -> Iterator[str]:
+    """Yield the names of the functions of a starter that in a program do nothing but return a value or raise an error.
+
+    Constructors are left out. Raises `ImportError` if tree-sitter is not installed.
+    """
+    demanded = {name for name, _ in bodies(root_of(starter, language)) if not name.endswith("__init__")}
+    for name, body in bodies(root_of(content, language)):
+        work = (node for node in nodes(body) if node.type in _WORK)
+        if name in demanded and all(node.parent is not None and node.parent.type == "raise_statement" for node in work):
+            yield name
 
 
 def bodies(root: Node) -> Iterator[tuple[str, Node]]:

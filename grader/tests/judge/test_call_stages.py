@@ -52,6 +52,14 @@ def start(record: Record) -> str:
     return record.first_cause.call
 
 
+def test_a_call_that_says_that_it_did_its_work_is_not_written_yet() -> None:
+    """Its body does nothing but return, whatever it returns."""
+    source = unwritten("llm_destroy", refusal="0", text=unwritten("append_kv", refusal="0"))
+    stages = stage_words(graded_text(source, *cases()))
+
+    assert {call for call, stage in stages.items() if stage is Stage.NOT_YET} == {"append_kv", "llm_destroy"}
+
+
 @pytest.mark.parametrize("count", range(len(CALLS)))
 def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
     """What is written works, and nothing is asked of what comes behind the next call."""

@@ -42,10 +42,10 @@ _SAMPLES = {
     "scheduler": (
         "wrong_answer/caps_before_hits",
         "wrong_answer/abort_wipes_fields",
-        "wrong_answer/half_written",
         "wrong_answer/percent_by_floats",
         "compile_error/no_compile",
         "run_time_error/crashes_on_preemption",
+        "run_time_error/half_written",
         "time_limit_exceeded/hostile_running_without_end",
     ),
     "hybrid": (

@@ -13,7 +13,7 @@ from grader.assignment.case_files import select_cases
 from grader.classroom.calibration import Survivor, TriedProgram, calibration, mutants_of, samples_of
 from grader.core.errors import ExitCode
 from grader.labs import open_lab
-from grader.search.mutants import mutants
+from grader.search.mutants import mutants, unwritten
 from grader.tests.support.command import ROOT, grade
 
 _PYTHON = b'''def f(a, b):
@@ -44,6 +44,39 @@ def test_each_kind_of_change_in_python() -> None:
         (6, "`1` -> `2`"),
         (6, "`1` -> `0`"),
     ]
+
+
+_STARTER = b"""class Pool:
+    def __init__(self): pass
+    def take(self, block): ...
+    def give(self, block): ...
+    def size(self): ...
+    def none(self): ...
+def empty(): ...
+"""
+_BEGUN = b"""class Pool:
+    def __init__(self): pass
+    def take(self, block):
+        "Take a block: self.free[block]."
+        raise ValueError(f"no block {block}")
+    def give(self, block): return self.blocks[block]
+    def size(self): return self.free
+    def none(self): return None
+    def helper(self): return None
+class Other:
+    def give(self, block): pass
+def empty(): return 2 * 3
+"""
+_BEGUN_C = b"""int f(int *a) { (void)a; return a ? 0 : -1; }
+int g(int *a) { return *a + 1; }
+int h(void) { return f(0); }
+"""
+
+
+def test_functions_that_only_return_are_not_written_yet() -> None:
+    """Those of the starter only, and no constructor."""
+    assert [*unwritten(_BEGUN, _STARTER, "python")] == ["Pool.take", "Pool.none"]
+    assert [*unwritten(_BEGUN_C, _BEGUN_C, "c")] == ["f"]
 
 
 def test_mutants_are_drawn_evenly_and_repeatably() -> None:
