@@ -2,11 +2,11 @@
 
 Each sample is graded at each level of protection, as root and as an ordinary user. What must hold: no sample gets more
 points than its label says, an accepted one gets all, no report shows anything of a hidden case, no sample ends the
-grader, and each takes at most 10 s, both CPU and wall time, and 500 MB of the grader and its children together. A
-machine with less protection is this one under a filter that refuses the system calls of the missing protection. The
-trial needs root, and `bwrap` for the last two machines. It prints a line for each machine (NAME is one of them) and for
-each sample that does not hold; the exit code is 1 when there is one. It takes about 5 minutes for each machine;
-`--only` selects the samples whose path contains TEXT.
+grader, and each takes at most 10 s of a usual machine, CPU and wall time, and 500 MB of the grader and its children
+together. A machine with less protection is this one under a filter that refuses the system calls of the missing
+protection. The trial needs root, and `bwrap` for the last two machines. It prints a line for each machine (NAME is one
+of them) and for each sample that does not hold; the exit code is 1 when there is one. It takes about 5 minutes for each
+machine; `--only` selects the samples whose path contains TEXT.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from grader.system import sandbox
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.hostile_batch import LAST, Hostile, suite
 from grader.tests.support.machines import MACHINES, Machine, become
+from grader.tests.support.programs import seconds_here
 from grader.tests.test_hostile_suite import told_hidden
 
 _MOST_SECONDS, _MOST_MEMORY = 10.0, 500 << 20
@@ -127,7 +128,7 @@ def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
         text = said.read()
     silent = {"problems": [f"the grader ended with status {status}"], "cpu": 0.0, "wall": time.monotonic() - started}
     found: dict[str, Any] = json.loads(text) if status == 0 else silent
-    if max(found["wall"], found["cpu"]) > _MOST_SECONDS:
+    if max(found["wall"], found["cpu"]) > seconds_here(_MOST_SECONDS):
         found["problems"].append(f"{found['cpu']:.1f} s of the processors, {found['wall']:.1f} s by the clock")
     if most > _MOST_MEMORY:
         found["problems"].append(f"{most >> 20} MB")
