@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from math import comb
 
 from grader.assignment.lab import ONLY, Lab
@@ -134,51 +133,38 @@ def stages(
     "not yet", if it returned and never did anything that it had to do (`grader.judge.work`): a call that is written
     but never does its work is "in work".
     """
-    did: dict[str, set[_Did]] = {}
-    sound, wrong, busy = set[str](), set[str](), set[str]()
+    reached, stuck, busy, sound, wrong = (set[str]() for _ in range(5))
     for number, comparison in enumerate(comparisons):
         if comparison.case.visibility is not Visibility.PUBLIC:
             continue
-        operations, bad = comparison.case.trace.operations, first_wrong[number]
+        operations, actual, bad = comparison.case.trace.operations, comparison.actual, first_wrong[number]
         busy |= {name for name, _ in shown(comparison)}
         wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
-        for place, what in _reached(comparison):
+        for place in _reached(comparison):
             name = operations[place].name
-            did.setdefault(name, set()).add(what)
-            sound |= {name} if what is _Did.ITS_WORK and (bad < 0 or place < bad) else set()
+            reached.add(name)
+            if place >= len(actual):
+                stuck.add(name)
+            elif not _did_nothing(actual[place]) and (bad < 0 or place < bad):
+                sound.add(name)
+    working, not_yet = sound - wrong, {*unwritten} - busy - stuck
     return tuple(
         CallStage(
             call=name,
             task=signature.task,
-            stage=_stage(did[name], idle=name in unwritten and name not in busy, works=name in sound - wrong),
+            stage=Stage.WORKS if name in working else Stage.NOT_YET if name in not_yet else Stage.IN_WORK,
         )
         for name, signature in lab.grammar.operations.items()
-        if name in did
+        if name in reached
     )
 
 
-class _Did(Enum):
-    ITS_WORK = auto()
-    NOTHING = auto()
-    NO_RETURN = auto()
-
-
-def _stage(did: set[_Did], *, idle: bool, works: bool) -> Stage:
-    if works:
-        return Stage.WORKS
-    return Stage.NOT_YET if idle and _Did.NO_RETURN not in did else Stage.IN_WORK
-
-
-def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
-    """Yield the calls that had work to do and what they did, whether or not the calls before them were right."""
-    actual = comparison.actual
+def _reached(comparison: Comparison) -> Iterator[int]:
+    """Yield the places of the calls that had work to do, whether or not the calls before them were right."""
+    ended = comparison.ended_at if comparison.end is not End.REACHED else None
     for place, reply in enumerate(comparison.expected):
-        if not reply.text or reply.refused:
-            continue
-        if place < len(actual):
-            yield place, _Did.NOTHING if _did_nothing(actual[place]) else _Did.ITS_WORK
-        elif place == comparison.ended_at and comparison.end is not End.REACHED:
-            yield place, _Did.NO_RETURN
+        if reply.text and not reply.refused and (place < len(comparison.actual) or place == ended):
+            yield place
 
 
 def _did_nothing(reply: Reply) -> bool:
