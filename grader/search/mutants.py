@@ -57,8 +57,9 @@ _CONDITIONS = frozenset({"if_statement", "while_statement", "elif_clause", "cond
 _CALLS = frozenset({"call_expression", "call"})
 _WORK = frozenset(
     {
-        *(*_CALLS, "attribute", "field_expression", "subscript", "subscript_expression", "update_expression"),
-        *("assignment", "assignment_expression", "augmented_assignment", "binary_expression", "binary_operator"),
+        *(*_CALLS, "attribute", "field_expression", "subscript", "subscript_expression", "pointer_expression"),
+        *("assignment", "assignment_expression", "augmented_assignment", "update_expression"),
+        *("binary_expression", "binary_operator", "comparison_operator"),
     }
 )
 """What a function has that does more than to return a constant or an argument."""

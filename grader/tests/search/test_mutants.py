@@ -52,6 +52,7 @@ _STARTER = b"""class Pool:
     def give(self, block): ...
     def size(self): ...
     def none(self): ...
+    def fits(self, wanted, free): ...
 def empty(): ...
 """
 _BEGUN = b"""class Pool:
@@ -62,6 +63,7 @@ _BEGUN = b"""class Pool:
     def give(self, block): return self.blocks[block]
     def size(self): return self.free
     def none(self): return None
+    def fits(self, wanted, free): return wanted <= free
     def helper(self): return None
 class Other:
     def give(self, block): pass
@@ -70,6 +72,7 @@ def empty(): return 2 * 3
 _BEGUN_C = b"""int f(int *a) { (void)a; return a ? 0 : -1; }
 int g(int *a) { return *a + 1; }
 int h(void) { return f(0); }
+int k(int *a) { return *a; }
 """
 
 
