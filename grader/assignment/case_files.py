@@ -6,11 +6,11 @@ file are reported at once, as `path:line: message`.
 
 Either all cases of an assignment are run, or only the public ones. Then hidden cases are not run, but their
 weight counts: a score without this weight would look like the final one. So the earned points are certain, whatever the
-hidden cases would show. The bundle for students contains no hidden case; there a file beside the rubric gives the
+hidden cases would show. The bundle for students contains no hidden case; there a file next to the rubric gives the
 weights of the hidden cases, and nothing else about them.
 
 Loaded cases, with what the reference does in them, are stored between runs (grader.assignment.stored), because reading
-and playing the cases of a lab takes up to 7 s. They depend on the case files and the files beside them, the seed, the
+and playing the cases of a lab takes up to 7 s. They depend on the case files and the files next to them, the seed, the
 reference, and the code that loads cases.
 """
 

@@ -115,7 +115,7 @@ class Lab:
     is_odd: Callable[[Trace], bool] = lambda _: False
     """Whether the set-up is unusual, such as memory at an odd address. Reports show such a case after plain ones."""
     notation: Mapping[str, str] = field(default_factory=dict)
-    """The meaning of short words in operations and replies, for readers of reports. `@2` stands for any `@N`."""
+    """The meaning of short words in operations and replies, for readers of reports. `@2` means any `@N`."""
     describe_poke: Callable[[Operation], str] = str
     picture: Callable[[dict[str, Any]], Iterable[StatePart]] = lambda _: ()
     """Returns the parts of a picture of a described record, for reports and for `grade explain`."""

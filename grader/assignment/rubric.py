@@ -19,7 +19,7 @@ table [[mistakes]] for each. The first entry that fits is used, so special entri
                                      # and numbers of the assignment: {SLOTS}
 
 If the sentence depends on the call, write a table: sentence = { touch = "Task 2/touch", reset = "Task 3/reset" }.
-A table [kinds] before the first entry has words that stand for several kinds: stops = ["crash", "hang"].
+A table [kinds] before the first entry has words that mean several kinds: stops = ["crash", "hang"].
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def with_predicates(mistakes: Iterable[NamedMistake], predicates: Mapping[str, P
 
 
 def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
-    """Return the words that the table [kinds] defines, each with the kinds of findings that it stands for."""
+    """Return the words that the table [kinds] defines, each with the kinds of findings that it means."""
     values = file.values.get("kinds", {})
     if not isinstance(values, dict):
         file.complain("kinds", 'kinds must be a table: write [kinds], and below it stops = ["crash", "hang"]')

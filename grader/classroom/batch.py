@@ -260,7 +260,7 @@ class _OpenRun:
     def keep(self, done: Graded) -> None:
         """Store a result, release its lock and report it."""
         if done.stored is not None:
-            self.store.add_record(done.stored, anew=done.key in self.again)
+            self.store.add_record(done.stored, again=done.key in self.again)
         self.store.add_failure(self.run, done.key, done.failure)
         self.run_locks.give_back(done.key)
         self.tell(done)

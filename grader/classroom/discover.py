@@ -333,7 +333,7 @@ def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEnt
         elif entries.is_export and not (entry.name.startswith("submission_") and entry.kind is EntryKind.FOLDER):
             yield entry, "not a submission's folder, as an export names them"
         elif beside is not None and entry.is_archive:
-            yield entry, "an archive that is not opened, beside the folder of its name"
+            yield entry, "an archive that is not opened, next to the folder of its name"
         elif not (entry.is_archive or entry.may_be_submission(source_name)):
             yield entry, f"not a folder, a zip, or a file that ends in {Path(source_name).suffix}"
         elif beside is not None and _was_unpacked(entry, beside, source_name):
@@ -341,7 +341,7 @@ def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEnt
         else:
             yield entry, ""
     for entry in entries.around:
-        yield entry, HIDDEN if entry.is_hidden else "beside the folder or zip that holds the class"
+        yield entry, HIDDEN if entry.is_hidden else "next to the folder or zip that holds the class"
 
 
 def _was_unpacked(packed: ClassEntry, beside: ClassEntry, source_name: str) -> bool:

@@ -201,7 +201,7 @@ class Fingerprints:
         fingerprint.hash_idx, fingerprint.hashes = own, set(own)
         fingerprint.token_coverage = self._utils.get_token_coverage(own, _K, len(fingerprint.filtered_code))
         if fingerprint.token_coverage < _LEAST:
-            return "there is too little in it beside what the course gives"
+            return "there is too little in it in addition to what the course gives"
         blank = next(number for number, line in enumerate(lines) if line)
         return FingerprintedProgram(
             name=submission.name, students=submission.students, lines=lines, fingerprint=fingerprint, blank=blank
@@ -269,7 +269,7 @@ class Alike:
 
     def pages(self) -> Iterator[tuple[str, Document]]:
         """Yield (file name, page): first for the list of pairs, then for each pair."""
-        title = f"{self.lab.name}: submissions that are alike"
+        title = f"{self.lab.name}: similar submissions"
         return similar_pages(self.pairs, title=title, summary=self.summary, skipped=self.skipped)
 
 

@@ -169,15 +169,15 @@ class Store:
         verb = "INSERT OR REPLACE" if replace else "INSERT"
         self.database.change(f"{verb} INTO {table} ({names}) VALUES ({places})", *values.values())
 
-    def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
-        """Store a record. An existing record stays, unless it is damaged or the new record was made `anew`."""
-        self.add_records([stored], anew=anew)
+    def add_record(self, stored: StoredRecord, *, again: bool = False) -> None:
+        """Store a record. An existing record stays, unless it is damaged or the submission was graded `again`."""
+        self.add_records([stored], again=again)
 
-    def add_records(self, records: Iterable[StoredRecord], *, anew: bool = False) -> None:
+    def add_records(self, records: Iterable[StoredRecord], *, again: bool = False) -> None:
         """Store all these records or none, as `add_record` does."""
         with self.database.transaction():
             for stored in records:
-                if anew or self.record(stored.key) is None:
+                if again or self.record(stored.key) is None:
                     values = {name: getattr(stored, name) for name in _FIELDS}
                     values |= {"checksum": stored.checksum, "graded": _now()}
                     self._insert("records", values, replace=True)

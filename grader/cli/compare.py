@@ -262,7 +262,7 @@ def similar(options: SimilarOptions) -> ExitCode:
 
     Examples:
         grade similar submissions/
-        grade similar --store grades.sqlite --output alike/
+        grade similar --store grades.sqlite --output similar/
         grade similar submissions.zip --lab scheduler --threshold 0.6
     """
     from grader.bundles import File, check_folder, put

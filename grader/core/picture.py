@@ -1,4 +1,4 @@
-"""Pictures in a report: the states of a failing case, expected beside actual, and charts of a whole case.
+"""Pictures in a report: the states of a failing case, expected next to actual, and charts of a whole case.
 
 The lab defines the panels of a state (`Lab.picture`) and the charts (`Lab.charts`); the code that draws them knows only
 rows of cells, signs and numbers. A chart shows what happened in a case from left to right, or how a whole is divided
@@ -159,7 +159,7 @@ class Panel:
     columns: tuple[str, ...] = ()
     legend: dict[str, str] = field(default_factory=dict)
     rows: tuple[int, ...] = ()
-    """-1 stands for omitted rows."""
+    """-1 means omitted rows."""
     omitted: int = 0
     """The number of omitted rows; they have no difference."""
 

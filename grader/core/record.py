@@ -51,7 +51,7 @@ class Student:
 class Submission:
     """What was graded: a name to show, and the SHA-256 of the source file ("" when there was none).
 
-    A report shows findings beside the source, and may be made after the file was deleted. So the lines of the file are
+    A report shows findings next to the source, and may be made after the file was deleted. So the lines of the file are
     stored here, up to a bound.
     """
 

@@ -26,7 +26,7 @@ class Facet:
     request id. Differences are then reported by entry: "block 3: ref". Empty: the value is compared as a whole."""
     path: str = ""
     """Its path in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
-    "reply.0", or a path in which one star stands for the entries that `per` names: "state.requests.*.blocks".
+    "reply.0", or a path in which one star matches the entries that `per` names: "state.requests.*.blocks".
     "accepted" is whether a call did its work, "refused" all changes of the state by a call although it refused."""
     absent: str = ""
     """The value that an omitted entry has, such as "0"; empty: an omitted entry is reported as missing."""

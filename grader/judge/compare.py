@@ -183,7 +183,7 @@ def _endings(comparison: Comparison) -> Iterator[Symptom]:
         )
         ending = _by_the_judge(comparison.end, Verdict.WRONG_ANSWER, f"{sentence}: {comparison.unreadable}")
     elif comparison.unjudged:
-        sentence = "not compared: what the calls before it did and left behind used up the time for all cases"
+        sentence = "not compared: what the calls before it did and left used up the time for all cases"
         ending = _by_the_judge(comparison.end, Verdict.TIME_LIMIT_EXCEEDED, sentence)
     else:
         sentence = f"the program ended inside {call} without reporting why"

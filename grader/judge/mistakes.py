@@ -190,7 +190,7 @@ class _SeenValues:
         index = _index(self.evidence, comparison)
         reply = judgement.expected if judgement is not None else comparison.expected[index]
         targets = {operation.target for operation in comparison.case.trace.operations} - {None}
-        several = len(targets) > 1 or _made_anew(comparison, index)
+        several = len(targets) > 1 or _made_again(comparison, index)
         only = self.patterns.only(self.call, reply) if judgement is not None else frozenset()
         never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
         decided = {reply.clause, reply.text} if reply.refused else {reply.clause}
@@ -229,7 +229,7 @@ def _index(evidence: Evidence, comparison: Comparison) -> int:
     return min(evidence.operation, len(comparison.case.trace.operations) - 1)
 
 
-def _made_anew(comparison: Comparison, index: int) -> bool:
+def _made_again(comparison: Comparison, index: int) -> bool:
     """Whether the target of operation `index`, such as an engine, has the number of an earlier target."""
     operations = comparison.case.trace.operations[: index + 1]
     accepted = [

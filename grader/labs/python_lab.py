@@ -137,7 +137,7 @@ def reproduce(driver: PythonDriver, case: Case, operation: int) -> str:
     head = [
         f'"""{case.title}',
         "",
-        f"Case {case.name}. Put this file beside {driver.file} and type: {COMMAND}",
+        f"Case {case.name}. Put this file next to {driver.file} and type: {COMMAND}",
         '"""',
         "from __future__ import annotations",
         "",

@@ -424,11 +424,11 @@ class _TextReport:
         if not causes:
             return
         page.write(
-            "To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2
+            "To see the first case yourself, or in a debugger, write it as a program next to your file:", indent=2
         )
         path, case = shlex.quote(record.submission.name), causes[0].cases[0]
         page.command("scripts/grade", "repro", path, case, f"> {phrases.repro_name(record)}", indent=4)
-        if command := record.environment.reproduce:  # && stays with the word behind it: a line ends between words
+        if command := record.environment.reproduce:  # && stays with the word after it: a line ends between words
             page.command(*re.findall(r"(?:&& )?\S+", command), indent=4)
 
     def _last_line(self, page: Page) -> None:

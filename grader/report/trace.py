@@ -197,7 +197,7 @@ class _Columns:
         return lines
 
     def _comment(self, step: StepShown) -> str:
-        """Return the step's comment. The comment of a line that stands for many operations is shown once."""
+        """Return the step's comment. The comment of a line that repeats an operation is shown once."""
         if not step.line:
             return "# the grader adds this call"
         if not step.comment or (step.line, step.comment) == self.last_comment:

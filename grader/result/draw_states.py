@@ -1,4 +1,4 @@
-"""Pictures for a record: the states of the failing cases that a report shows, expected beside actual.
+"""Pictures for a record: the states of the failing cases that a report shows, expected next to actual.
 
 Every drawn state has to be decoded, so only the diagnosed case and the simplest case of each cause are drawn. If one of
 them is hidden, a public one is drawn too, because students see no hidden case. The expected state is the state that the
@@ -304,7 +304,7 @@ def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> It
 
 
 def _fewer(rows: Sequence[StateRow]) -> list[StateRow | None]:
-    """Choose wrong rows, then changed rows, then others until the panel is full. None stands for omitted rows."""
+    """Choose wrong rows, then changed rows, then others until the panel is full. None means omitted rows."""
     wrong = [place for place, row in enumerate(rows) if row.actual is not None][:_MOST_WRONG]
     right = [place for place, row in enumerate(rows) if row.actual is None]
     right.sort(key=lambda place: rows[place].before is None)

@@ -1,7 +1,7 @@
 """Mutants of a program: each with one small change of a kind that people make by mistake.
 
 The program is parsed by tree-sitter, so that a change never hits a comment or a string, and only meaningful places are
-changed. mutmut, cosmic-ray and Mull were looked at: the first two know Python only and run tests of their own, the last
+changed. mutmut, cosmic-ray and Mull do not fit: the first two know Python only and run tests of their own, the last
 needs clang's bitcode. The more mutants fail a set of cases, the better the set is.
 """
 

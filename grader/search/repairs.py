@@ -1,6 +1,6 @@
 """Small changes that may make a wrong program right, the most likely first.
 
-They are mutants turned round, and pieces of the program itself: what mends a program mostly stands elsewhere in the
+They are mutants turned round, and pieces of the program itself: what mends a program is mostly elsewhere in the
 same file, perhaps with other names. Each change concerns one place. Its rank says how common such a repair is: 0 for a
 part left out or an operator replaced, 3 for a piece of another kind from another function. Changes near the lines that
 are known to go wrong come before others of the same rank, and other functions get only the plain changes.
@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from grader.search.mutants import Edit, Node, bodies, changes, nodes, root_of, text_of
 
 Ranked = tuple[int, str]
-"""A rank, and the text that stands instead of a node."""
+"""A rank, and the text that replaces a node."""
 
 _NAMES = frozenset({"identifier", "attribute", "field_expression"})
 _LITERALS = frozenset(["integer", "number_literal", "true", "false", "none", "null", "lambda"])
@@ -179,7 +179,7 @@ class _ParsedProgram:
                     yield is_near, rank, Edit(node.start_byte, node.end_byte, text)
 
     def _instead(self, name: str, node: Node, *, is_near: bool) -> Iterator[Ranked]:
-        """Yield what may stand in the place of a node."""
+        """Yield what may replace a node."""
         if node.type in _KEYWORDS:
             yield 0, self._text(node).replace(*_KEYWORDS[node.type], 1)
         if node.type == "if_statement" and node.child_by_field_name("alternative") is None:
@@ -252,7 +252,7 @@ class _ParsedProgram:
                         yield from ((1 + rank + (not piece.role[0]), other) for other in (part, *longer))
 
     def _other_statements(self, name: str, node: Node) -> Iterator[str]:
-        """Yield what may stand in the place of an assignment or a call."""
+        """Yield what may replace an assignment or a call."""
         if not node.named_children:  # an empty statement
             return
         old, end, inner = self._text(node).rstrip("; "), ";" * self.is_c, node.named_children[0]
@@ -289,7 +289,7 @@ class _ParsedProgram:
                 yield from ((1 + rank, Edit(node.end_byte, node.end_byte, f"\n{indent}{lines}")) for node in inside)
 
     def _adapted(self, piece: _Piece, name: str) -> Iterator[Ranked]:
-        """Yield a piece as it can stand in a function: with a name of that function instead of one that it lacks."""
+        """Yield a piece as another function can have it: with a name of that function instead of one that it lacks."""
         is_foreign = piece.function != name
         strange = piece.names.intersection(self.bound[piece.function]) - self.names[name] if is_foreign else ()
         if not strange:
@@ -360,10 +360,10 @@ def _is_field(node: Node, name: str, parent: Node = None) -> bool:
 
 
 _CHOICE = 0x6368_6F69_6365_2121
-"""The number that stands for the one that chooses. No other constant of a program is likely to be the same."""
+"""The placeholder of the number that chooses. No other constant of a program is likely to be the same."""
 _NUMBER = struct.Struct("<q")
 _CHOOSES = b'#pragma GCC optimize "O0"\nstatic volatile const long choice_of_a_variant = 0x%x;\n'
-"""Without optimization gcc needs a quarter of the time for so many functions."""
+"""Without optimization gcc needs a quarter of the time for these many functions."""
 
 
 def chosen(program: bytes, number: int) -> bytes:
@@ -396,7 +396,7 @@ def together(content: bytes, edits: Sequence[Edit]) -> tuple[bytes, list[range]]
 
 
 class _CHead:
-    """What stands before the body of a function in C."""
+    """What comes before the body of a function in C."""
 
     def __init__(self, function: Node, content: bytes) -> None:
         declarator = function.child_by_field_name("declarator")

@@ -52,7 +52,7 @@ class Request:
 
 
 def hash_block_tokens(parent: str | None, token_ids: Sequence[int], keys: tuple[Any, ...] | None) -> str:
-    """Return a text that stands for a block's hash. Blocks with other parents, tokens or extra keys get other texts."""
+    """Return a text that represents a block's hash. Blocks with other parents, tokens or extra keys get other texts."""
     before = "h" if parent is None else f"{parent}/"
     return before + ".".join(map(str, token_ids)) + ("" if keys is None else f"+{keys}")
 

@@ -1,6 +1,6 @@
 /* The official header of CS110 Homework 3: the constants, structures and calls that the handout shows,
- * and what the course's starter header has besides: two constants and <stdint.h>. The grader puts this
- * file in the place of whatever llm_memory.h a submission brings. */
+ * and what the course's starter header has in addition: two constants and <stdint.h>. The grader puts this
+ * file instead of whatever llm_memory.h a submission brings. */
 #ifndef LLM_MEMORY_H
 #define LLM_MEMORY_H
 

@@ -1,5 +1,5 @@
 /* The only code that knows the student's structures: it makes the six calls, pokes, and says the state by the names of
- * reference/paged_kv/oracle.py. What only a wrong state has is said besides: another pool_base_ptr, where the walk along
+ * reference/paged_kv/oracle.py. What only a wrong state has is said in addition: another pool_base_ptr, where the walk along
  * next ends, and that the walk along prev is not its mirror. It trusts no pointer that the table of allocations does
  * not confirm, and no length that it did not count itself.
  */

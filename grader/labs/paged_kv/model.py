@@ -201,7 +201,7 @@ class PagedKVModel:
 def _compared(expected: State, number: int, choice: BlockChoice | None, *, old_faults: bool) -> bytes:
     """Return the record that engine `number` was compared with. Raises `CannotGoOn` if there are `old_faults`."""
     if old_faults:
-        raise CannotGoOn("a part of the state was impossible before the call; what of it still stands is not judged")
+        raise CannotGoOn("a part of the state was impossible before the call; what is left of it is not judged")
     state = expected["state"] if choice is None else choice.corrected(expected["state"], number)
     return values.encode({**expected, "state": state})
 

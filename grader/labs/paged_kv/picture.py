@@ -15,7 +15,7 @@ NOTATION = {
     "@2": "the call gets the engine of that number, others get the first one",
     "@NULL": "the call gets NULL as its engine",
 }
-"""The meaning of the short words in a trace; `@2` stands for every number."""
+"""The meaning of the short words in a trace; `@2` means any number."""
 
 _UNTOUCHED = "·"
 _COPIED = f"the {UNTOUCHED} word of block "

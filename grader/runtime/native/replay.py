@@ -11,7 +11,7 @@ that it takes. So no process is ever given both public and hidden cases. What a 
 case comes from a process that never held a hidden case.
 
 Natively each case has a process of its own. One process for all cases would cost a third of that, but values outside
-the restored variables would survive there: the stack, bytes behind a static array, libc's own state. With one process,
+the restored variables would survive there: the stack, bytes after a static array, libc's own state. With one process,
 programs passed that are wrong in a fresh process.
 """
 

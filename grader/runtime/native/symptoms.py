@@ -1,4 +1,4 @@
-"""The symptoms of C submissions: wrong releases, damage, leaks, and what Valgrind reported, with the lines behind them.
+"""The symptoms of C submissions: wrong releases, damage, leaks, and reports of Valgrind, with the lines that caused them.
 
 Cases that came to their end and left memory unfreed run once more, natively. In that run the harness checks after each
 operation which allocations can still be reached from the caller's pointers and the program's own writable data. Cases
@@ -181,7 +181,7 @@ def symptoms(
 def origins(
     comparisons: Sequence[Comparison], uses: Sequence[HeapUse], lines: Lines, checked: Checked | None
 ) -> dict[Place, dict[str, Origin]]:
-    """Return the lines behind differences, by place and by tag of the difference."""
+    """Return the lines that caused differences, by place and by tag of the difference."""
     by_place = {
         (number, operation): _stores((number, operation), checked) | _allocations(use, operation, lines)
         for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True))

@@ -68,7 +68,7 @@ class PythonDriver:
     reads: tuple[str, ...]
     """The names of the parts of the state that the driver reads."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Modules that submissions may import besides the standard library: their texts by name."""
+    """Modules that submissions may import in addition to the standard library: their texts by name."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """By facet, the name of its part of the state. A part that is not in `reads` is derived (see `play.Derive`)."""
     every: int = EVERY

@@ -148,7 +148,7 @@ class PythonRuntime(Runtime):
         optional: OptionalStages,
         quick: bool = False,
     ) -> Observations:
-        """Trace the operations that went wrong, and others, to find the lines behind wrong states and replies."""
+        """Trace the operations that went wrong, and others, to find the lines that caused wrong states and replies."""
         own = process.python_program(program)
         look = partial(find_lines, work, own, observed, unplaced, driver=self.driver, compares=not quick)
         return optional.run(OptionalStage.LINES, look, otherwise=observed)

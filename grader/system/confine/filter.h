@@ -13,7 +13,7 @@
 #define NO_FILTER
 #endif
 
-/* Stands in the filters in the place of the only process that may be signalled. */
+/* Placeholder in the filters for the only process that may be signalled. */
 enum { OWN_PROCESS = 0x5e1f5e1f };
 
 #endif

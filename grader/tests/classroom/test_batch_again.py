@@ -62,7 +62,7 @@ def test_what_is_kept_is_graded_again_on_demand(tmp_path: Path) -> None:
         assert right is not None
         assert wrong is not None
         lost = replace(wrong, key=right.key)
-        store.add_record(lost, anew=True)
+        store.add_record(lost, again=True)
 
     unknown = call("--again", "right_oen")
     assert (unknown.code, "did you mean right_one?" in unknown.err) == (2, True)

@@ -218,7 +218,7 @@ class Elf:
 
     def _part(self, start: int, size: int) -> memoryview:
         if start + size > len(self.data):
-            raise _BrokenError("a part lies behind the end")
+            raise _BrokenError("a part is after the end")
         return memoryview(self.data)[start : start + size]
 
 
@@ -341,7 +341,7 @@ def _full_size(elf: Elf, section: ElfSection) -> int:
 
 
 def start(elf: Elf) -> frozenset[str]:
-    """Return, in words, what a linked program runs besides its functions, and what it makes the loader do."""
+    """Return, in words, what a linked program runs in addition to its functions, and what it makes the loader do."""
     return frozenset([*_loader(elf), *_sections(elf), *_ifunc_values(elf)])
 
 

@@ -188,7 +188,7 @@ class HarnessObjects:
     objects: dict[str, bytes]
     """The files that are linked, and files of linker options, by name."""
     starts: Mapping[str, frozenset[str]]
-    """What a known-good program runs besides its functions (elf.start), by program and lane."""
+    """What a known-good program runs in addition to its functions (`elf.start`), by program and lane."""
     libc_names: bytes
     """JSON with the content of `libc` and `only_static`."""
 
@@ -307,7 +307,7 @@ def trial(project: CProject) -> tuple[Case, Driver]:
 
 
 def _try_lanes(project: CProject, folder: Path) -> None:
-    """Store which lanes work here, each with what a program that does nothing runs besides its functions."""
+    """Store which lanes work here, each with what a program that does nothing runs in addition to its functions."""
     (folder / "known_good.c").write_text(project.stubs)
     first, *others = project.functions
     crashes = [f"void *{name}(void) {{ return *nowhere; }}" for name in others]

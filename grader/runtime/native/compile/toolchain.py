@@ -264,7 +264,7 @@ def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Nat
         if compiled.done.succeeded and compiled.foreign:
             raise BrokenTool(
                 f"gcc takes its own headers from {compiled.foreign[0]}, where no submission may read; put a gcc on "
-                "/usr/bin or /usr/local/bin whose files lie beside it"
+                "/usr/bin or /usr/local/bin whose files are next to it"
             )
         if compiled.elf is None:
             raise _broken("gcc", compiled.done)
@@ -279,7 +279,7 @@ def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Nat
 def known_good_start(
     project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
-    """Return what the programs of a known-good file run besides their functions (`elf.start`), by program and lane.
+    """Return what programs of a known-good file run in addition to their functions (`elf.start`), by program and lane.
 
     The file uses the same names of libc as the object `student`. Return {} if it cannot be linked in these `lanes`.
     Empties the folder.

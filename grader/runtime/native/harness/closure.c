@@ -66,7 +66,7 @@ static void set_up_table(void)
             table[more][byte] = table[more - 1][byte] >> 8 ^ table[0][table[more - 1][byte] & 255];
 }
 
-/* What a word adds to the sum, with so many words after it. */
+/* What a word adds to the sum if `after` words follow it. */
 static inline uint32_t part_of(uint32_t word, int after)
 {
     uint32_t(*of)[256] = table + 4 * after;

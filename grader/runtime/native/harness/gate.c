@@ -1,6 +1,6 @@
 /* Refuses the student's own system calls. An ordinary program reaches the system through libc, and functions of libc
  * that no submission needs were replaced by ones that fail (libc_names.py); only an attack contains the
- * instruction itself. So the kernel is told where the student's code lies, and refuses every call from there with
+ * instruction itself. So the kernel is told where the student's code is, and refuses every call from there with
  * EPERM. It is also told of the only place from which the harness makes the calls that nobody else needs: to unmap
  * pages, and to write to descriptors other than stdout and stderr. From anywhere else, libc's functions included,
  * these calls are refused. A jump to that very place is not detected here. All other calls are the business of
@@ -52,7 +52,7 @@ void shut_gate(void)
     struct sock_filter rules[] = {
         LOAD(INSTRUCTION + HIGH),
         IF((uint32_t)(start >> 32), 0, 3),
-        LOAD(INSTRUCTION), /* the address behind the instruction that makes the call */
+        LOAD(INSTRUCTION), /* the address after the instruction that makes the call */
         IF_ABOVE((uint32_t)stop, 1, 0),
         IF_ABOVE((uint32_t)start, 11, 0), /* refused */
         LOAD(offsetof(struct seccomp_data, nr)),

@@ -145,7 +145,7 @@ struct one_case {
                         where lines are told: of this operation; in a closure: the length of its tour */
     int32_t arguments, words; /* of all calls, and of the lists among them */
     int32_t settings[SETTINGS];
-    struct call calls[]; /* behind them their arguments, then the words of lists, then under Valgrind the contracts of
+    struct call calls[]; /* after them their arguments, then the words of lists, then under Valgrind the contracts of
                             the calls, in a closure the tour */
 };
 

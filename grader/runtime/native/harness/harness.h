@@ -22,13 +22,13 @@ const char *harness_bytes(const struct call *call, int place, size_t *count);
 /* What a pointer of the student's code points to; what reads a record has the same numbers (native/values.py). */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
-/* --- functions of the lab: those behind lab_parts have a default (values.c) -------------------------------------- */
+/* --- functions of the lab: those after lab_parts have a default (values.c) --------------------------------------- */
 
 /* Do one operation. Returns 0 for a poke that does not fit the state; the case ends there. */
 int lab_apply(const struct call *call);
 /* Write the state as named values. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
-/* Pass every variable of the driver that a call changes. `part` may write them anew; see closure.c. */
+/* Pass every variable of the driver that a call changes. `part` may overwrite them; see closure.c. */
 void lab_parts(void (*part)(void *start, size_t size));
 /* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. Default: fill
  * lab_parts with zeros. */
@@ -60,16 +60,16 @@ void harness_root(const void *pointer);
 void begin_state(void);
 void end_state(void);
 void put_number(const char *name, int64_t value);
-/* What the student's code may have set: the line that set it can then be found. Entries behind an allocation that is too
- * small count as 0. */
+/* What the student's code may have set: the line that set it can then be found. Entries after the end of an allocation
+ * that is too small count as 0. */
 void put_int(const char *name, const int *where);
 void put_size(const char *name, const size_t *where);
 void put_ints(const char *name, const int *ints, size_t count);
-/* The same where entries behind the allocation count as `blank`. */
+/* The same, but entries after the end of the allocation count as `blank`. */
 void put_entries(const char *name, const int *ints, size_t count, int blank);
 void put_text(const char *name, const char *text);
 void put_null(const char *name);
-/* Return whether `need` bytes can be read behind the pointer that lies here, and were not read before in this record: the
+/* Return whether `need` bytes can be read through this pointer, and were not read before in this record: the
  * next value is what is there. Otherwise the value is put: null, or what is wrong with the pointer. */
 int put_pointer(const char *name, const void *pointer, size_t need);
 void put_unreadable(const char *name, const void *pointer, enum pointer kind);
@@ -87,10 +87,10 @@ void reply_pointer(const char *text, const void *address, size_t need);
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* Lend memory to the student's functions under a number below 16, in the place of what it had before; it is taken back
+/* Lend memory to the student's functions under a number below 16, instead of what it had before; it is taken back
  * when the case ends. Under Valgrind a call may touch only the bytes of it that the reference's call touches. */
 struct loan {
-    size_t size, guard, offset; /* guard: bytes before and behind it that nobody may touch; offset: from a boundary of 4096 */
+    size_t size, guard, offset; /* guard: bytes on both sides that nobody may touch; offset: from a boundary of 4096 */
     int32_t seed;
 };
 void *harness_lend(int32_t number, const struct loan *loan);
@@ -98,7 +98,7 @@ void *harness_lend(int32_t number, const struct loan *loan);
 void *harness_lent(int32_t number, size_t *size);
 /* Its words, guards included. */
 void put_lent(const char *name, int32_t number);
-/* Called by lab_start: in this case each allocation lies below the one before, and not above it. */
+/* Called by lab_start: in this case each allocation has a lower address than the one before, not a higher one. */
 void harness_fall(void);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
 void *harness_malloc(size_t size);

@@ -241,7 +241,7 @@ int on_stack(const char *address)
     return address < stack_base && address >= (const char *)__builtin_frame_address(0) - JUST_RETURNED;
 }
 
-extern char _end[]; /* of the program's data; behind it is libc's heap, and main sees to it that there is no other */
+extern char _end[]; /* of the program's data; libc's heap follows it, and main sees to it that there is no other */
 
 #ifdef UNDER_VALGRIND
 extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no function of libc that allocates ... */

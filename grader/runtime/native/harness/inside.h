@@ -93,7 +93,7 @@ extern struct record {
     const void **addresses; /* from which the words were read, NULL for most; only in a build that reports lines */
 } record;
 
-/* Append a word that describes what lies at this address. */
+/* Append a word that describes what is at this address. */
 static inline void harness_put_of(const void *address, int32_t word)
 {
     if (record.length == RECORD_WORDS)
@@ -139,11 +139,11 @@ extern struct heap {
     /* What this operation did with memory, and what is live after it. */
     uint32_t allocations, frees, bad_frees, broken, live;
     int32_t some_too_small; /* of the blocks of this case */
-    int32_t unfilled_in;    /* the last operation that told of one */
+    int32_t unfilled_in;    /* the last operation that reported one */
     size_t live_bytes, block_count;
     unsigned char *next, *end;        /* of the arena, for this case */
     struct block *blocks;             /* of this case, by rising address */
-    int32_t falls;                    /* each allocation lies below the one before, and not above it */
+    int32_t falls;                    /* each allocation has a lower address than the one before */
     int32_t first_case, last_case; /* under Valgrind: since the arena was new */
 } heap;
 

@@ -3,7 +3,7 @@
  * gcc's -fsanitize-coverage=trace-pc calls these functions at the beginning of every block of code, -fsanitize=thread
  * before every load and store, and the linker redirects calls of memcpy and similar functions here. Other programs do
  * not contain these calls. One operation of a case is observed; when it has returned, a frame reports the last blocks
- * and, for each word of the record, the last store to it. Address 0 stands there for memory that the operation
+ * and, for each word of the record, the last store to it. Address 0 means memory that the operation
  * allocated and, as far as is known, did not store to. For word 0, which is no word of the student's, it says that not
  * all stores are known. */
 #include "inside.h"
