@@ -98,7 +98,7 @@ class GradingStep:
 
     @property
     def name(self) -> str:
-        """The name of the step; the record's `cpu_seconds` have its time as "grader NAME"."""
+        """The name of the step. The record's `cpu_seconds` list the time of the step as "grader NAME"."""
         return self.take.__name__.removeprefix("_")
 
 

@@ -132,7 +132,8 @@ def hunted(
 ) -> FailingTrace | None:
     """Return the smallest trace that fails like the one that `search` finds; None if `search` finds none.
 
-    The trace is made smaller for at most `seconds`. No trace leaves the domain of the traces that `generate` makes.
+    The trace is made smaller for at most `seconds`. The search only plays traces like those that `generate` makes, or
+    like the beginnings of the lab's cases (`grader.search.player.Domain`).
     Raises `UsageError` if the submission cannot be built, `GraderError` if the grader fails.
     """
     from grader.search.hunt import shrink  # noqa: PLC0415
@@ -152,7 +153,7 @@ def hunted(
 
 def workspace(lab: Lab, budget: Budget | None = None) -> AbstractContextManager[Workspace]:
     """Open a private workspace for one grading, whose time limits fit the speed of this machine."""
-    pace = lab.runtime.pace()  # first: what is compiled for it is not charged
+    pace = lab.runtime.pace()  # first, so that no submission is charged for what this compiles
     return sandbox.workspace(replace(budget or Budget(), pace=pace), tools=lab.runtime.programs)
 
 
@@ -210,7 +211,7 @@ def _resume(attempt: Attempt) -> Attempt:
     budget, since = attempt.work.budget, time.thread_time()
 
     def compared() -> None:
-        """Do not charge the submission for comparing: it is limited by the number of operations."""
+        """Do not charge the submission for comparing. The number of operations limits that time already."""
         budget.leave_out(budget.own_seconds(since))
 
     def play_cases(cases: Sequence[Case]) -> Sequence[Played]:
@@ -297,7 +298,7 @@ def _score(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "looking for advice")
 def _advise(attempt: Attempt) -> Attempt:
-    """Look for advice, such as on undefined behaviour. It costs no points: they are already counted."""
+    """Look for advice, such as on undefined behaviour. The points are already counted, so advice costs none."""
     if not attempt.options.advise:
         return attempt
     look = partial(
@@ -315,8 +316,8 @@ def _advise(attempt: Attempt) -> Attempt:
 
 @partial(GradingStep, "searching beyond the cases (the first time ten seconds more)")
 def _search(attempt: Attempt) -> Attempt:
-    """If `searches`, find a shorter trace for the first cause, or make all calls in all states of a small engine."""
-    if not attempt.searches or attempt.built.findings:  # with findings the report speaks of the build
+    """If `searches`, find the smallest trace of the first cause; with full marks, check all states of small engines."""
+    if not attempt.searches or attempt.built.findings:  # such a report is about the build, not about a trace
         return attempt
     return attempt.optional.run(OptionalStage.SEARCH, partial(_searched, attempt), otherwise=attempt)
 
@@ -351,7 +352,7 @@ def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
     built = attempt.built
     if attempt.can_run or built.stopped or attempt.source.finding is not None:
         return ()
-    if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
+    if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # a relaxed build is rejected, too
         return ()
     options = replace(attempt.options, memory_checker=False)
     with sandbox.workspace(attempt.work.budget, tools=attempt.work.tools) as work:

@@ -1,6 +1,6 @@
 """The protocol of reference engines whose states are plain values: do an operation, return and take over a state.
 
-An engine, to read next to its document, is plain data and a method for each operation, named as in a case file.
+An engine is read next to its document: it is plain data and a method for each operation, named as in a case file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Plain = None | bool | int | float | str | Sequence["Plain"] | dict[str, "Plain"]
 
 
 class CannotGoOn(Exception):
-    """The document does not say what follows a state, such as one of a program. The message says what is impossible."""
+    """The document does not say what follows a state, such as one that a program reported. The message says why."""
 
 
 class CannotPoke(Exception):
@@ -60,8 +60,8 @@ Generator = Callable[[int, int], Sequence[Operation]]
 class Engine(ABC):
     """An oracle with one method for each operation, which takes the operation's arguments and returns a plain value.
 
-    A method refuses by raising `Refused`, before it changes anything. `because` says which sentence of the document
-    decides a call that is accepted.
+    A method refuses by raising `Refused`, before it changes anything but what the document lets a refused call change.
+    `because` says which sentence of the document decides a call that is accepted.
     """
 
     _sentence = ""

@@ -4,9 +4,9 @@ A case is a trace of operations with the replies that its author claims. A perso
 claim that the reference engine contradicts makes the case invalid before any student is involved. All mistakes of a
 file are reported at once, as `path:line: message`.
 
-Either all cases of an assignment are run, or only the public ones. Then hidden cases are not run, but their
-weight counts: a score without this weight would look like the final one. So the earned points are certain, whatever the
-hidden cases would show. The bundle for students contains no hidden case; there a file next to the rubric gives the
+Either all cases of an assignment are run, or only the public ones. The weight of hidden cases counts even if they are
+not run, because a score without this weight would look like the final one. So the earned points are certain, whatever
+the hidden cases would show. The bundle for students contains no hidden case; there a file next to the rubric gives the
 weights of the hidden cases, and nothing else about them.
 
 Loaded cases, with what the reference does in them, are stored between runs (grader.assignment.stored), because reading

@@ -46,7 +46,7 @@ _MOST_NAME = 200
 _QUOTES_AND_BLANKS = str.maketrans("", "", "\"' \t")
 
 _EXPRESSION = re.compile(r"""(?<!\{)\{(?=[^{}"]*(?:[A-Z]|\b[a-z]\b))([^{}"]{1,100})\}(?!\})""")
-"""An expression contains a name in capitals or of one letter. So other names of a hint, and JSON, do not match."""
+"""An expression contains a name in capitals or of one letter. JSON and a hint's names such as {call} do not match."""
 _TOKENS = re.compile(r"(?:[A-Za-z_]\w*+|[0-9]{1,9}(?!\w)|//|[-+*%() ])++", re.ASCII)
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -118,7 +118,7 @@ def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int
 def _places(text: str) -> dict[tuple[str, int, str], int]:
     """Map (table, index, key) to the line of the key. `table` is like "[a" or "[[a"; `index` counts equal tables.
 
-    The key "" gives the line of the table itself. With the table "", a key gives the first line of any table with it.
+    The key "" gives the line of the table itself. With the table "", a key gives its first line in any table.
     """
     places: dict[tuple[str, int, str], int] = {}
     count: Counter[str] = Counter()
@@ -149,7 +149,7 @@ def _syntax_mistake(text: str, failure: ValueError) -> tuple[int, str]:
         return 1, "the file begins with a byte order mark; save it as UTF-8 without one"
     lines = text.split("\n")
     place = re.search(r"line (\d+), column (\d+)\)$", str(failure))
-    if place is None:  # it is not closed, so its opening quotes are the last of their kind
+    if place is None:  # something is not closed: its opening quotes are the last of their kind
         code = re.sub(r"(?m)^[ \t]*#.*", "", text)
         opening = next((mark for mark in ("'''", '"""', "'") if code.count(mark) % 2), "")
         line = (

@@ -40,7 +40,7 @@ class Mistake:
     Every given condition must hold. The first matching entry is used. `hint` may use
     {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
-    {reply} (the expected reply), {note} (of the difference) and {message} (the finding's message).
+    {reply} (the expected reply), {note} (of the difference) and {message} (of the symptom).
     """
 
     rule: str

@@ -149,7 +149,7 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
         yield 1, f"the points of all rules sum to {rubric.max_score}; they must sum to 100"
     for judged in (Judged.BUILD, Judged.LEAK, Judged.MEMORY_ERROR):
         ids = [rule.id for rule in rubric.rules if rule.judged is judged]
-        if not ids and judged is Judged.BUILD:  # memory is judged only where a language leaves it to the program
+        if not ids and judged is Judged.BUILD:  # labs in Python have no rules about memory
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
         for rule_id in ids[1:]:
             line = line_of(text, "judged", f"rules.{rule_id}")
@@ -173,7 +173,7 @@ def _wrongly_refused(judgement: Judgement) -> bool:
 
 
 def _changes(judgement: Judgement) -> bool:
-    """Whether anything but the reply is wrong."""
+    """Whether a call that must fail changed something. The field "the call" only says that the call succeeded."""
     return any(each.facet == "failing" and each.field != "the call" for each in judgement.differences)
 
 
@@ -185,11 +185,11 @@ PREDICATES: Mapping[str, Predicate] = {
 }
 """Conditions that the mistakes of every lab may name.
 
-A call succeeded although it must fail, perhaps without changing anything else; or it failed although it must succeed,
-perhaps with its work not done."""
+A wrongly accepted call succeeded although it must fail; without effect, it changed nothing. A wrongly refused call
+failed although it must succeed; without effect, its work was not done either."""
 
 NamedMistake = tuple[Mistake, str]
-"""A mistake without its predicate, and the name of the predicate; "" if it has none. Only this can be stored."""
+"""A mistake without its predicate, and the name of the predicate ("" without one). A predicate cannot be stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 The label (expect.toml) holds what a person claims: verdict, rules, a summary. The range of points that a sample may
 get follows from the rubric: scripts/golden grades all samples of a lab and writes their ranges to one file
-(keeps.toml), so that a changed rubric changes one more file.
+(keeps.toml), so that a change of the rubric changes only one other file.
 
 A program that differs from another sample in a few lines is stored as a patch: `base = "accepted/NAME"` in its label
-and mistake.patch next to it. So a reader opens the mistake and not four hundred lines. git applies the patch: it is
+and mistake.patch next to it. So a reader sees the mistake and not four hundred lines. git applies the patch: git is
 installed wherever a clone is, and handles everything that a patch may contain.
 
-covering.toml names a few samples of a lab that together test what all samples test. knock_outs.toml says what a right
-program is worth without one of its calls.
+covering.toml names a few samples of a lab that together test what all samples test. knock_outs.toml says, for
+each call, how many points a fair teacher gives a right program in which this call does nothing.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
         for entry in entries
         if (entry.name.lower().endswith(suffix) or stem in entry.name.lower())
         and not entry.name.startswith(".")
-        and entry.name != f"{stem}.h"  # this header is often there and right
+        and entry.name != f"{stem}.h"  # the handout's header, which is rightly in many folders
     ]
     listed, packed = (", ".join(_some(folder, paths)) for paths in (similar, archives))
     other = f" (names are case-sensitive); it contains: {listed}" if similar else f", and no other {suffix} file"

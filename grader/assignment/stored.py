@@ -37,7 +37,7 @@ _MOST_FILES = 16
 _MOST_BYTES = 1 << 20
 """The most bytes of a file that is hashed. Its readers accept only much smaller files."""
 _SETTLED_SECONDS = 3.0
-"""After this time, the next change of a file certainly gets another time stamp. Some systems count in 2 s."""
+"""After this time, the next change of a file certainly gets another time stamp. Some file systems have 2 s steps."""
 
 Value = TypeVar("Value")
 

@@ -208,7 +208,7 @@ class EditedSample:
 
     @classmethod
     def of(cls, lab: Lab, samples: Path, folder: Path) -> EditedSample:
-        """Copy the first sample with a wrong answer into a new folder inside `folder`."""
+        """Read the first sample with a wrong answer, and make a folder inside `folder` where `edit` writes it."""
         labelled = samples_in(samples / lab.name, lab.source_name)
         wrong = next(sample for sample in labelled if sample.parent.name == Verdict.WRONG_ANSWER)
         file = folder / lab.name / lab.source_name
@@ -298,7 +298,7 @@ def plain(folder: Path, name: str) -> PlainFolder:
 
 
 def dynamic(subject: Subject) -> NativeProgram:
-    """Build the submission with the system's libc under Valgrind, as the handout links it."""
+    """Build the submission so that it uses the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
         built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={}, optional=OptionalStages())
     if built.program is None:

@@ -107,7 +107,7 @@ def put(files: Iterable[File], folder: Path, *, replace: bool | None = None) -> 
         raise UsageError(f"{folder}: {others[0]} in it is not part of this bundle; move it, or write another name")
     try:
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:  # such as in /proc, where root may write and nobody can
+    except OSError as error:  # such as in /proc: os.access lets root write there, but nobody can
         raise unwritable(folder, error) from error
     try:
         for file in wanted.values():
@@ -140,7 +140,7 @@ _KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", 
 _LEFT_OUT = frozenset({"tests", "bench", "__pycache__", "README.md"})
 """Names of files and folders in the packages that grading never needs."""
 _FOR_INSTRUCTORS = tuple(_ROOT / "grader" / name for name in ("classroom/mending.py", "search/repairs.py"))
-"""What finds the changes that make a program right; bundles for students do not have it."""
+"""The modules that find changes which make a program right. Bundles for students do not contain them."""
 _SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
 
 

@@ -51,7 +51,7 @@ def plan(
     roster: Roster | None = None,
     earlier: Collection[Entry] = (),
 ) -> Run:
-    """Store what is to be graded: a new run, or the identical run that exists and is continued."""
+    """Store the submissions to grade as a run, and return the run. If an identical run exists, it is continued."""
     entries, sources = [_planned(entry, grading) for entry in earlier], {}
     names = {entry.submission for entry in earlier}
     for submission in submitted:
@@ -135,9 +135,9 @@ def replan(
 def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
     """Store the rescored records of `old` for `new`, whose plan is `grading`, so that they are not graded again.
 
-    Returns False if more has changed since `old` than points, titles or places of rules, or what students see; then no
-    record can be rescored. Records in which other rules lose points than before are left out, for example if a rule is
-    worth nothing now: only a grading finds the rules of their causes.
+    Returns False if no record is rescored: nothing has changed since `old`, or more has changed than points, titles and
+    places of rules and what students see. Records in which other rules lose points than before are left out,
+    for example if a rule is worth nothing now: their causes differ, and only a grading can find them.
     """
     if old.judged != new.judged or old.fingerprint == new.fingerprint:
         return False
@@ -289,7 +289,7 @@ def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, win
                     del pending[future]
                 work.store.database.check()
     except BaseException:
-        for future in pending:  # store the results that came meanwhile
+        for future in pending:  # store the results that are ready
             if future.done() and not future.cancelled() and future.exception() is None:
                 work.keep(future.result())
         raise

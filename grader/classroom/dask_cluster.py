@@ -48,7 +48,7 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
     Calls `tell` when there are no workers, and raises `NoWorkers` after `patience` seconds without one.
     """
     for name in ("distributed", "distributed.client", "tornado.application"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is reported or raised
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports or raises errors itself
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="grade")
     except (OSError, ValueError) as error:
@@ -76,7 +76,7 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
 
 
 class _Cluster(Executor):
-    """An executor. Dask's own waits forever without workers, and takes the loss of the scheduler for a Ctrl-C."""
+    """An executor. Dask's own executor waits forever without workers, and treats a lost scheduler like a Ctrl-C."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -135,7 +135,7 @@ class _Cluster(Executor):
             left, self._under_way = list(self._under_way.values()), {}
         if left:
             self._client.cancel(left)
-        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last result request; Python waits for it at exit
+        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last request must end: Python waits for it at exit
             self._taking.release()
 
 
@@ -148,7 +148,7 @@ def _result_of(remote: Remote[Graded], key: str) -> Graded | GraderError:
         return error
     except CancelledError:
         return NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}")
-    except Exception as error:  # noqa: BLE001 - such as a module that is missing there
+    except Exception as error:  # noqa: BLE001 - such as a module that the worker lacks
         what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
         return NoWorkers(f"{what}\nStart all workers with .venv/bin/dask of a clone like this one. {_GOES_ON}")
 
@@ -176,7 +176,7 @@ class _Child:
         self._pool: Executor | None = None
         self._fingerprint = ""
         self._idle = threading.Timer(0, self._end)
-        # A worker that ends waits for its children before Python would end them, so they are ended here.
+        # A worker that ends waits for its child processes before Python ends them. So this finalizer ends them first.
         Finalize(self, _end_now, (self._open,), exitpriority=100)
 
     def grade(self, grade: Grade, task: Task) -> Graded:

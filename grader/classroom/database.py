@@ -241,7 +241,7 @@ class Database:
 
 @contextlib.contextmanager
 def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Database]:
-    """Open a store, with its tables if not `read_only`. Raises `StoreError` if it is no store, later `StoreFailure`."""
+    """Open a store; unless `read_only`, add missing tables. Raises `StoreError` if this fails, later `StoreFailure`."""
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such store; `grade batch FOLDER --store {path}` makes one")
     if not path.parent.is_dir():

@@ -2,7 +2,7 @@
 
 The entries of a class are the files and folders at the top of its folder, of an export, or of its only zip. Every entry
 is listed before anything in it is read. Each entry becomes a submission or is skipped for a reason. No entry hides
-another one, and a problem in one does not concern the others.
+another one, and a problem in one does not affect the others.
 
 The name of a submission is that of its folder, or of its file without the extension. Its students come from a roster
 (CSV), otherwise from the export. Zips are unpacked one at a time into a private folder.
@@ -131,7 +131,7 @@ def _others(entries: Iterable[ClassEntry], but: ClassEntry) -> list[ClassEntry]:
 
 
 def _export(path: Path, visible: Sequence[ClassEntry], source_name: str) -> ClassEntry | None:
-    """Return the folder that is a Gradescope export, if no other submission but the export's zip is next to it."""
+    """Return the folder that is a Gradescope export; None if anything else but its zip may be a submission."""
     possible = {entry.name for entry in visible if entry.may_be_submission(source_name)}
     with contextlib.suppress(OSError):
         for entry in visible:
@@ -186,7 +186,7 @@ def _is_class(path: Path, source_name: str) -> bool:
 
 
 def _top(archive: Archive, source_name: str) -> str | None:
-    """Return the name of the folder that contains the whole zip; None without one, or if it is itself a submission."""
+    """Return the name of the only folder at the top of a zip; None without such a folder, or if it is a submission."""
     files = [member for member in archive.members if member.is_file]
     inner = {member.parts[1] for member in files if len(member.parts) > 1}
     tops = {member.parts[0] for member in files}

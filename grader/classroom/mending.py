@@ -1,9 +1,10 @@
 """Look for the smallest change that makes a wrong submission right: how far is it from right?
 
-Small changes of the submission (`grader.search.repairs`) are played on one short case that fails. What passes it is
-played on all cases, with the tool for wrong uses of memory, and then searched with random traces. A change that passes
-everything is right as far as the grader can tell. Clara and Refactory mend programs of students with right programs of
-others, and GenProg takes hours; a case of ours takes milliseconds. For instructors only: nothing of it is in a report.
+Small changes of the submission (`grader.search.repairs`) are played on one short case that fails, and on a few more.
+The best changes are played on all cases, with the tool for wrong uses of memory, and then on random traces. A change
+that passes everything is right as far as the grader can tell. Clara and Refactory repair a student's program with right
+programs of other students, and GenProg takes hours; one of our cases takes milliseconds. The result is for instructors
+only; no report for students contains it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from grader.search.repairs import chosen, repairs, together
 from grader.system.budget import IMPATIENT
 
 _MOST_BUILDS = 6
-"""Builds of the same variants; from each build those are left out of which gcc complains."""
+"""The most builds of one group of changes. After each build, the changes that gcc rejects are left out."""
 _TOGETHER = 48
 """The number of changes that are tried in one program or process."""
 _FAILING, _PASSING = 4, 12
-"""The most further cases that fail, and that pass, on which a change is tried that passes the first case."""
+"""The most other cases, failing and passing, on which a change is tried after it has passed the first case."""
 _SEARCHED = 4.0
 """Seconds of random traces for a change with which every case passes."""
 
@@ -127,9 +128,10 @@ def mended(
 
 
 def mended_once(store: Store, result: Result, lab: Lab, cases: Sequence[Case], *, seconds: int, jobs: int) -> Mending:
-    """Return the stored result of a search for one change that makes a submission of a run right, or make and store it.
+    """Return the stored result of a search for one change that makes a submission right, or search and store it.
 
-    A search that found nothing is made again with more seconds only. Raises what `mended` raises, and `StoreFailure`.
+    If the stored search found no such change, search again only if `seconds` is larger. Raises what `mended` raises,
+    and `StoreFailure`.
     """
     searched, known = store.mending(result.entry.key) or (0, "{}")
     with suppress(*DAMAGE):  # a damaged row is replaced
@@ -160,7 +162,7 @@ def _why_not(record: Record, source: Source, lab: Lab) -> str:
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[int]:
-    """Yield the numbers of the old lines that differ from the new ones, or before which something was put in."""
+    """Yield the numbers of the old lines that differ from the new ones, or before which lines were inserted."""
     for tag, start, end, _, _ in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         yield from range(start + 1, max(start + 1, end) + 1) if tag != "equal" else ()
 
@@ -179,7 +181,7 @@ class _Search:
         self.least = len(self.failed)
 
     def _probes(self, record: Record) -> list[Case]:
-        """Return the shortest failing case of the first cause, then other failing and some passing ones, if short."""
+        """Return the first cause's shortest failing case, then the shortest failing and passing cases of some rules."""
         own = [case for case in self.cases if case.generated is None]
         short = sorted(own, key=lambda case: len(case.trace.operations))
         failing = [case for case in short if case.name in self.failed]
@@ -190,7 +192,7 @@ class _Search:
         return list({case.name: case for case in probes}.values())
 
     def run(self, pool: ProcessPool, jobs: int) -> Iterator[int]:
-        """Yield the number of changes that were tried, again and again, until a right one is found or time is over."""
+        """Try changes until one is right, none is left or time is over. After each batch, yield the number tried."""
         try_batch = partial(_passing, self.lab.name, self.source, self.probes)
         while not self._is_over and (edits := list(islice(self.edits, jobs * _TOGETHER))):
             batches = [edits[first::jobs] for first in range(min(jobs, len(edits)))]
@@ -206,7 +208,7 @@ class _Search:
         return self.is_right or time.monotonic() > self.end
 
     def _check(self, pool: ProcessPool, jobs: int, edits: Sequence[Edit]) -> None:
-        """Play all cases with the changes that passed the first one, and keep the best of them."""
+        """Play all cases with these edits. Keep the best one if it fails fewer cases than the best so far."""
         first = [case for case in self.cases if case.name in self.failed and case.generated is None]
         check = partial(_still_failing, self.lab.name, first, self.cases)
         sources = [replace(self.source, content=edit.of(self.source.content)) for edit in edits]
@@ -218,9 +220,9 @@ class _Search:
 
 
 def _passing(lab_name: str, source: Source, probes: Sequence[Case], edits: Sequence[Edit]) -> dict[int, int]:
-    """Return by the number of each edit with which the program passes the first case, how many of the cases it passes.
+    """Map the number of each edit with which the program passes the first case to the number of cases that it passes.
 
-    A case passes here if no operation of it differs in anything. Raises `GraderError`.
+    A case passes here if it is played to its end and no operation is wrong. Raises `GraderError`.
     """
     lab = open_lab(lab_name)
     passed: dict[int, int] = {}
@@ -247,7 +249,7 @@ def _written(attempt: Attempt, edits: Sequence[Edit]) -> Iterator[tuple[int, Pro
 
 
 def _built(attempt: Attempt, edits: Sequence[Edit]) -> Iterator[tuple[int, Program]]:
-    """Yield the edited programs that gcc accepts, built together. Edits with which it complains are left out."""
+    """Yield the edited programs that gcc accepts, built together. Edits that gcc rejects are left out."""
     left = [*range(len(edits))]
     for _ in range(_MOST_BUILDS):
         text, lines = together(attempt.source.content, [edits[number] for number in left])
@@ -268,10 +270,10 @@ def _built(attempt: Attempt, edits: Sequence[Edit]) -> Iterator[tuple[int, Progr
 
 
 def _still_failing(lab_name: str, first: Sequence[Case], cases: Sequence[Case], source: Source) -> int | None:
-    """Return how many cases a changed program fails, or 1 for a random trace; None if it cannot be built.
+    """Return how many cases a changed program fails; 1 if only a random trace fails; None if it cannot be built.
 
     If it goes wrong in any of the `first` cases, only these are counted. Hand-written cases come before random traces
-    and the memory checker, because they take less time and most changes fail some.
+    and the memory checker, because they take less time and most changes fail some of them.
     """
     lab = open_lab(lab_name)
     written = [*first, *(case for case in cases if case.generated is None and case not in first)]

@@ -1,8 +1,8 @@
 """The roster: who is in a class, from a CSV file of the instructor or from the list in a Gradescope export.
 
 The list of an export (submission_metadata.yml) may contain students' output and the history of years, so only the nodes
-below `:submitters:` are kept. No tag in it creates an object. Every value is text, so an id keeps its zeros. An alias
-is the node that it names, never a copy.
+below `:submitters:` are kept. YAML tags create no objects. Every value is text, so an id keeps its leading zeros. A
+YAML alias refers to the node that it names; the node is not copied.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Roster:
 
 
 def _visible(name: str) -> str:
-    """Return a name as readers see it: zips of macOS write an accent as a separate letter, spreadsheets add marks."""
+    """Return a name as readers see it: accents joined (macOS splits them), no invisible characters."""
     shown = (character for character in normalize("NFC", name) if category(character) != "Cf")
     return " ".join("".join(shown).split())
 
@@ -96,7 +96,7 @@ def _ends(name: str) -> Iterator[str]:
 
 
 def from_json(text: str) -> Roster | None:
-    """Return the roster of a stored run, or None. Raises `StoreFailure` if it is damaged."""
+    """Return the roster of a stored run; None if `text` is "". Raises `StoreFailure` if the roster is damaged."""
     if not text:
         return None
     try:
@@ -259,7 +259,7 @@ def _listed_students(
 ) -> Iterator[tuple[str, Student]]:
     """Yield (submission, student) for each student in the list of a Gradescope export.
 
-    `submissions` has the line and the parsed value of each submission. What cannot be used is added to `problems`.
+    `submissions` has the line and the parsed value of each submission. Add unusable lists to `problems`.
     """
     for name, (line, about) in submissions.items():
         listed: Any = _values(about).get("submitters")

@@ -4,9 +4,9 @@ copydetect replaces names by one letter, drops comments and blanks, and hashes e
 the remaining text. The share of one program in another is the share of its characters in k-grams that both have. Code
 that the course gives does not count. The library's own report is not used: it lists paths, not submissions.
 
-Two defects of copydetect 0.5 are worked around here. With boilerplate it also drops what a program repeats of its own,
-because it calls numpy for arrays without duplicates. And its offset at the name of a class is too small, so a part of a
-Python program that begins or ends there is marked in the wrong place.
+Two defects of copydetect 0.5 are worked around here. If it is given boilerplate, it also drops code that a program
+repeats itself, because it tells numpy that the arrays have no duplicates. And its offset at the name of a class is too
+small, so a part of a Python program that begins or ends there is marked in the wrong place.
 
 JPlag is not run here. `jplag_files` makes the folder that it reads.
 """
@@ -36,7 +36,7 @@ from grader.report.phrases import counted
 
 _BLANKS = bytes.maketrans(b"\r\f\v", b"\n  ")
 _PSEUDO = re.compile(r"\b(?:self|cls)\b")
-"""Names that the lexer takes for words of Python."""
+"""Ordinary names that the lexer takes for built-in names, which copydetect does not replace."""
 
 _K = 40
 """The characters of a k-gram, two or three lines. Every k-gram counts (a window of 1), so the shares do not depend on
@@ -101,7 +101,7 @@ class FingerprintedProgram:
 
     @cached_property
     def line_of(self) -> list[int]:
-        """The line number, from 1, of each character of the text without names and comments."""
+        """The line number, from 1, of each character of the text that copydetect compares (`filtered_code`)."""
         offsets = [(int(place), int(dropped)) for place, dropped in self.fingerprint.offsets[1:]] or [(0, 0)]
         places = [place for place, _ in offsets]
         dropped = list(accumulate((number for _, number in offsets), max))
@@ -163,7 +163,7 @@ def _equal_lines(program: FingerprintedProgram, other: FingerprintedProgram) -> 
 
 
 def _nearest(places: Sequence[int], wanted: int) -> int:
-    """Return the nearest of these ascending places, fast: a hostile program has one k-gram at every place."""
+    """Return the nearest of these ascending places by bisection: a hostile program has one k-gram at every place."""
     at = bisect_left(places, wanted)
     return min(places[max(0, at - 1) : at + 1], key=lambda place: abs(place - wanted))
 
@@ -274,7 +274,7 @@ class Alike:
 
 
 def _lines(content: bytes) -> tuple[str, ...]:
-    """Return the lines of a program. All blanks become spaces, all line ends usual ones."""
+    """Return the lines of a program. Form feeds and vertical tabs become spaces; CR and CRLF also end lines."""
     return tuple(decoded_lines(content.replace(b"\r\n", b"\n").translate(_BLANKS).split(b"\n")))
 
 
@@ -288,7 +288,7 @@ def jplag_files(submissions: Sequence[HandedIn], lab: Lab) -> dict[str, bytes]:
 
         submissions/ID/ring.c    the student's files, exactly as handed in
         base-code/ring.c         what the course gave; JPlag ignores equal code in submissions
-        submissions.csv          whose ID each one is; JPlag does not read this file
+        submissions.csv          the submission and students of each ID; JPlag does not read this file
 
     JPlag shows the IDs. So an ID is made of the students' ids (`sid`) if the roster has them, and not of their names.
     The folder contains no points and no cases.

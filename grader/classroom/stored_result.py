@@ -42,7 +42,7 @@ class Entry:
     needs_person: bool = False
     """Whether a person has to look at the submission: it could not be read, or its grading broke twice."""
     since: int | None = None
-    """The earlier run to which it was submitted, if the class had no newer submission; None: submitted to this run."""
+    """The earlier run to which the submission was handed in; None if it was handed in to this run."""
 
     @classmethod
     def of_row(cls, row: Row) -> Entry | None:
@@ -102,8 +102,8 @@ class StoredRecord:
     def rescored(self, key: str, rubric: Rubric) -> StoredRecord:
         """Return the record as another rubric scores it, under this key (grader.result.assemble).
 
-        The record is not unpacked: its scores are stored next to it and replace those inside it when it is read. Its
-        causes are right only if both versions `loses_alike`.
+        The record is seldom unpacked: its scores are stored next to it and replace those inside it when it is read.
+        Its causes are right only if `loses_alike` is True for the two versions.
         """
         feedback = rubric.feedback_at(datetime.now(UTC))
         rules, would = (rescored(scores, rubric) for scores in self.scores)

@@ -10,8 +10,8 @@ clone of the grader, and refuses to grade with another fingerprint.
 No call can prevent the pool from ending. The pool of Python's own library breaks as a whole when one process dies, does
 not say which call killed it, has no deadline for a call, and at its end waits for as long as a call takes. `pebble`'s
 pool (5.2) has deadlines, but needs 3 s for each process that ignores SIGTERM, one after the other, so that two of them
-delay Ctrl-C by 6 s. It leaves the programs that a killed process had started, lets busy processes outlive their parent,
-counts the time of a Ctrl-Z, and breaks as a whole when a process dies that has no call.
+delay Ctrl-C by 6 s. It does not end the programs that a killed process had started, lets busy processes outlive their
+parent, counts time in which Ctrl-Z stopped it, and breaks as a whole when an idle process dies.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GradingPlan:
     fingerprint: str
     judged: str
     """The fingerprint without what `rescored` (grader.result.assemble) may change: points, titles and places of rules,
-    and what students see, which may depend on the time. If it is equal, a record can be rescored without a grading."""
+    and what students see, which may depend on the time. A record can be rescored for a plan with an equal value."""
 
     @property
     def max_score(self) -> int:
@@ -148,7 +148,7 @@ def source_id(source: Source) -> str:
 
 
 def meant_headers(source: Source) -> Mapping[str, bytes]:
-    """Return those of the student's headers that the source includes, directly or through another header."""
+    """Return those of the student's headers whose names occur in the source, or in another header that is returned."""
     meant: dict[str, bytes] = {}
     texts = [source.content]
     while texts:
@@ -161,7 +161,7 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
-    """Yield path and content of the chosen cases and of the files next to them, such as the clauses; not the rubric."""
+    """Yield path and content of the chosen cases and of the TOML files in the lab's case folder, except the rubric."""
     for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
         if path != lab.cases / RUBRIC_FILE:
             yield str(path.relative_to(lab.cases))
@@ -187,7 +187,7 @@ Workers = Callable[[], AbstractContextManager[Executor]]
 KILLED = "the process that graded it was killed, perhaps because memory ran out"
 LATE = f"its grading did not finish within {MOST_SECONDS / 60:.0f} minutes and was killed"
 MOST_SECONDS_TO_END = 20.0
-"""The most seconds in which a worker process ends after the process that it works for has ended."""
+"""A worker process ends at most this many seconds after the process that it works for."""
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 1.5
@@ -324,11 +324,11 @@ class ProcessPool(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(place.do(call))
-                except BaseException as error:  # noqa: BLE001 - whoever waits for it has it
+                except BaseException as error:  # noqa: BLE001 - the future raises it when its result is requested
                     future.set_exception(error)
 
     def _watch(self) -> None:
-        """Reduce the time left to each call by what has passed. Time in which Ctrl-Z stopped all does not count."""
+        """Subtract the elapsed time from the time left to each call, except time in which Ctrl-Z stopped the batch."""
         before = time.monotonic()
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
@@ -338,7 +338,7 @@ class ProcessPool(Executor):
 
 
 _starting = threading.Lock()
-"""Held while a process starts: two threads that start processes at once would reap each other's."""
+"""Held while a process starts: two threads that start processes at the same time would reap each other's."""
 
 
 class _WorkerProcess:
@@ -381,7 +381,7 @@ class _WorkerProcess:
         self._connection, theirs = context.Pipe()
         with _starting, theirs, delayed_interrupts():
             resource_tracker.ensure_running()
-            signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # which the tracker allows when it was started
+            signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # starting the tracker unblocks them
             self._process = context.Process(target=_work, args=(theirs,), daemon=True)
             self._process.start()
         return self._connection

@@ -66,7 +66,7 @@ class Member:
     """A file or folder in a zip."""
 
     parts: tuple[str, ...]
-    """The folders and the name. If the path leads out of the zip, only the parts before that, or one made-up part."""
+    """The folders and the name. If the path leads out of the zip, only the parts before `..`, or one made-up part."""
     info: zipfile.ZipInfo
     leads_out: bool
 
@@ -159,7 +159,7 @@ class Archive:
             raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; submit the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
-        """Write at most `most` bytes and return their number. A larger source gets the size that the zip states."""
+        """Write at most `most` bytes and return their number. A larger file is extended to the size in the zip."""
         size = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -281,8 +281,8 @@ def _member(info: zipfile.ZipInfo) -> Member:
 def _undeclared(name: str) -> str:
     """Decode a name again whose encoding the zip does not declare: Python has decoded it with the encoding of DOS.
 
-    It is UTF-8 if that fits, as macOS writes it, or GBK of Chinese Windows if all letters beyond ASCII are then common
-    Chinese. Otherwise it stays as it is.
+    Use UTF-8 (macOS) if the bytes are valid UTF-8, or GB2312 (Chinese Windows) if all letters beyond ASCII are then
+    Chinese characters. Otherwise return the name unchanged.
     """
     with contextlib.suppress(UnicodeError):
         return name.encode("cp437").decode("utf-8")

@@ -11,12 +11,12 @@ from grader.core.errors import ExitCode
 __all__ = ["main"]
 
 _MANY = 100_000
-"""New objects after which Python looks for garbage: a grading makes thousands at once, which mostly stay to its end."""
+"""Python looks for garbage after this many new objects: a grading makes thousands and needs most to its end."""
 
 
 def main() -> None:
     """Entry point. The commands are imported in here, so that Ctrl-C during their import ends the program as usual."""
-    gc.disable()  # what is imported is no garbage; `app` enables it for the command
+    gc.disable()  # imported objects are no garbage; `app` enables the collector for the command
     gc.set_threshold(_MANY)
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -31,7 +31,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("grade: interrupted\n")
         code = ExitCode.INTERRUPTED
-    gc.freeze()  # else the interpreter would search all of it for garbage, and then end
+    gc.freeze()  # else the interpreter would search all objects for garbage before it ends
     sys.exit(code)
 
 

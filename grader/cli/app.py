@@ -1,8 +1,7 @@
 """All commands, the options of a command, the dispatch of a command line, and the exit codes.
 
-The options of a command are a data class: argparse's parser, the help and the completion are made of its fields. It
-is frozen. A field of it carries an option or an argument, or is a data class of options that several commands
-share:
+The options of a command are a frozen data class: argparse's parser, the help and the completion are made from its
+fields. Each field is an option, an argument, or a data class of options that several commands share:
 
     jobs: int = number_option("--jobs", "N", "The number of submissions graded at once.", 1, 64, default=1)
 
@@ -53,7 +52,7 @@ def path_option(name: str, metavar: str, text: str, *, default: Path | None = No
 
 
 def number_option(name: str, metavar: str, text: str, *limits: int, default: int | None = None) -> Any:
-    """Return a field for an option whose value is a whole number; `limits` are the least and perhaps the largest."""
+    """Return a field for an option whose value is a whole number; `limits` are the least and optionally the largest."""
     return option(name, metavar, text, default=default, type=number(Number(name, *limits)))
 
 

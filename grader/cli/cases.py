@@ -138,7 +138,7 @@ def explain(options: ExplainOptions) -> ExitCode:
 
 
 def _case_of(options: ExplainOptions) -> tuple[Lab, Case]:
-    """Return the case of that name, or the case in a file of the user."""
+    """Return the case that the user named, or the case in the user's own file, and its lab."""
     path = Path(options.case)
     labs = labs_named(options.lab)
     if path.suffix == ".toml" and path.is_file() and not any(path.absolute().is_relative_to(lab.cases) for lab in labs):

@@ -78,7 +78,7 @@ def set_up() -> None:
 
 
 def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool = False) -> TextIO:
-    """Return a stream on `raw` that replaces a standard stream; if a test has replaced `before` already, `before`."""
+    """Return a stream on `raw` to replace the standard stream `before`; return `before` itself if a test has set it."""
     if before is not None and not isinstance(before, io.TextIOWrapper):
         return before
     encoding, as_before = (before.encoding, before.line_buffering) if before is not None else ("utf-8", False)
@@ -144,7 +144,7 @@ def _is_dumb() -> bool:
 
 
 def in_workflow() -> bool:
-    """Whether a runner of GitHub reads the output, so that a line can be a command."""
+    """Whether a runner of GitHub reads the output, and executes lines that are workflow commands."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 

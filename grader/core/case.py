@@ -25,7 +25,7 @@ EVERY = 12
 """In random traces the state is read after every twelfth operation and after the last, because reading costs more than
 calling. A lab may choose another number (`Grammar.every`)."""
 NOT_WRITTEN = "NotImplementedError"
-"""What a call in Python raises that is not written yet: the case goes on, as after one that returns None."""
+"""The error of a Python call that is not written yet. The case continues, as after a call that returns None."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -126,7 +126,7 @@ def frozen(value: object) -> Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """How an operation is written in a case file. A poke has no replies, so a case claims none for it."""
+    """How an operation is written in a case file. A poke returns nothing, so a case claims no reply for it."""
 
     arguments: tuple[Number | JsonValue | Word, ...]
     replies: tuple[str, ...] = ()

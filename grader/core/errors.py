@@ -46,7 +46,7 @@ class ExitCode(IntEnum):
     """The exit codes of `grade` (grader/README.md, "Verdicts and exit codes")."""
 
     ACCEPTED = 0  # every submission has all points
-    NOT_ACCEPTED = 1  # at least one submission has not
+    NOT_ACCEPTED = 1  # at least one submission does not have all points
     BAD_INPUT = 2  # a wrong option, path, case file or rubric
     JUDGE_ERROR = 3  # the grader's own fault
     INTERRUPTED = 130  # Ctrl-C
@@ -101,7 +101,7 @@ class BrokenTool(DriverError):
 
 
 class OtherGrader(_MachineTrouble):
-    """A worker's record would differ from the requested one."""
+    """A worker has another grader, other cases or other tools than this process, so its records could differ."""
 
 
 class NoWorkers(_MachineTrouble):
@@ -109,7 +109,7 @@ class NoWorkers(_MachineTrouble):
 
 
 class TooBusy(GraderError):
-    """The machine gives a program too little time to judge it. The program itself may be the reason."""
+    """The machine gave a program so little time that no result can be trusted. The program may be the reason."""
 
 
 class OutOfRoom(_MachineTrouble):

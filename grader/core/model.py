@@ -74,8 +74,8 @@ class Model(Protocol):
     def compared(self) -> bytes:
         """Return the expected record of the last judged operation.
 
-        Wherever the program's record differs from this one, `judge` reported a difference, or it follows from a
-        wrong reply. Raises `CannotGoOn` if there is no such record.
+        Each place where the program's record differs from this one is a difference that `judge` reported, or a
+        consequence of a wrong reply. Raises `CannotGoOn` if there is no such record.
         """
 
     def describe(self, record: bytes) -> dict[str, object]:
@@ -94,7 +94,7 @@ def play(model: Model, trace: Trace) -> Iterator[Step]:
 
 
 UNREADABLE = "!"
-"""The key of a value that could not be read."""
+"""The key of {"!": REASON}, the object that replaces a value that could not be read."""
 
 EACH = "*"
 """The step of a path that matches each entry of a list or an object."""
@@ -140,7 +140,7 @@ def entries(value: object) -> dict[str, object]:
 
 
 def without(value: object, keys: Collection[str]) -> object:
-    """Return a list or an object without the entries of these keys; any other value unchanged."""
+    """Return a list or an object without the entries of these keys, or another value unchanged; [] for key `EACH`."""
     if EACH in keys:
         return []
     if isinstance(value, list):

@@ -48,7 +48,7 @@ class ChartCell:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An arrow to a waiting cell from the cell that it waits for. Each is the only cell in its column."""
+    """An arrow from a cell to another cell that waits for it. Both are the only cells in their columns."""
 
     start: ChartCell
     end: ChartCell
@@ -143,7 +143,7 @@ class StateRow:
     label: str
     depth: int = 0
     expected: tuple[str, ...]
-    """The cells with which the judge compared the program's."""
+    """The cells that the judge compared with the program's cells."""
     actual: tuple[str, ...] | None = None
     """None if the cells equal `expected`."""
     before: tuple[str, ...] | None = None

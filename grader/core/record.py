@@ -65,7 +65,7 @@ class Submission:
     source: tuple[str, ...] = ()
     """The lines of the source file, bounded."""
     students: tuple[Student, ...] = ()
-    """Several for the submission of a group, none where they are unknown."""
+    """The authors: several if a group handed in the submission, empty if they are unknown."""
     kept_from: int | None = None
     """In a class: the earlier run to which the submission was handed in, if nothing newer was handed in."""
 
@@ -278,7 +278,7 @@ class Record:
         return max(0.0, sum(outcome.points for outcome in self.outcomes) - sum(cause.points for cause in causes))
 
     def all_causes_for(self, audience: Audience) -> list[Cause]:
-        """Return the causes as `causes_for` does, and for a failing build its cause, which costs all points."""
+        """Return the causes as `causes_for` does; if the build has findings, only their cause, with all lost points."""
         if not self.build_findings:
             return self.causes_for(audience)
         return [replace(cause, points=float(self.max_score - (self.score or 0))) for cause in self.causes[:1]]
@@ -312,7 +312,7 @@ NEEDS_PERSON = "needs-person"
 def ungraded(lab: str, submission: Submission, max_score: int, why: str, *, needs_person: bool = False) -> Record:
     """Return the record of a submission without a score; it costs no student a point. `why` is the reason.
 
-    `needs_person` says that a person has to look at it: grading it again seldom changes that.
+    `needs_person` says that a person has to look at the submission, because grading it again seldom helps.
     """
     kind = NEEDS_PERSON if needs_person else "not-graded"
     finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind=kind, message=why)
@@ -355,7 +355,7 @@ def write(path: Path, text: str | Iterable[str]) -> None:
 
     Raises `UsageError`, and `OSError` with the path when the disk is full or fails.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # the name is known at any interrupt, for the removal
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # named before it exists: any interrupt can remove it
     try:
         temporary.unlink(missing_ok=True)
         with temporary.open("x", encoding="utf-8") as file:

@@ -27,7 +27,7 @@ class Facet:
     path: str = ""
     """Its path in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
     "reply.0", or a path in which one star matches the entries that `per` names: "state.requests.*.blocks".
-    "accepted" is whether a call did its work, "refused" all changes of the state by a call although it refused."""
+    "accepted" is whether a call did its work, "refused" is every change of the state by a call that refused."""
     absent: str = ""
     """The value that an omitted entry has, such as "0"; empty: an omitted entry is reported as missing."""
     tolerance: float = 0.0
@@ -173,5 +173,5 @@ class Rubric:
         )
 
     def judged(self, judged: Judged, default: str = "") -> str:
-        """Return the id of the only rule judged in this way, or `default`. Not for `Judged.CASES`: many rules are."""
+        """Return the id of the only rule judged this way (not `Judged.CASES`, which many rules have), or `default`."""
         return next((rule.id for rule in self.rules if rule.judged is judged), default)

@@ -39,10 +39,10 @@ def decoded(data: bytes) -> str:
 
 
 def decoded_lines(lines: Sequence[bytes]) -> list[str]:
-    r"""Return a source's lines as plain text, one for each: UTF-8 where a line is valid UTF-8, else an older encoding.
+    r"""Return each line of a source as plain text, decoded as UTF-8 if it is valid UTF-8, else in an older encoding.
 
-    All lines that are not UTF-8 are decoded with one encoding. It is GB18030 (GBK, GB2312) if more than half of their
-    non-ASCII characters are then common Chinese: the 3755 frequent characters of GB2312, its punctuation or full-width
+    All lines that are not UTF-8 are decoded with one encoding. It is GB18030 (GBK, GB2312) if this makes more than half
+    of their non-ASCII characters common Chinese: the 3755 frequent characters of GB2312, its punctuation or full-width
     letters. Otherwise it is Latin-1. This is a guess, for display only. Other encodings (Big5, Shift-JIS, KOI8-R) show
     wrong characters, a few rare Chinese characters may be taken for Latin-1, and bytes that are invalid in the chosen
     encoding are written as \xff. Line numbers stay the same, because each line is decoded by itself. Identifiers stay

@@ -197,9 +197,9 @@ class RuleScore:
     withheld: int = 0
     """Points withheld without a finding, because the other rules earned too few points."""
     weight: int = 0
-    """The weight of the rule's cases; for a rule that is judged in every case their number; 1 for the build."""
+    """The weight of the rule's cases; the number of cases if the rule is judged in every case; 1 for the build."""
     earned: int = 0
-    """The weight of those that passed. `weight`, `earned` and `elsewhere` decide the points (grader.judge.score)."""
+    """The part of `weight` that passed. `weight`, `earned` and `elsewhere` decide the points (grader.judge.score)."""
     elsewhere: int = 0
     """The weight of the rule's cases that were not run, because they are hidden."""
     breached: bool = False
@@ -249,7 +249,7 @@ class Cause:
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether the hint only repeats what was observed, because no known mistake fits."""
+        """Whether the hint explains nothing: it is empty, or repeats the end of `summary` word for word."""
         return self.summary.endswith(self.hint)
 
     @property

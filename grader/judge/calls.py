@@ -27,7 +27,7 @@ _MOST_WORDS = 2
 """The most situations in a sentence: if the cases do not separate two situations, the sentence names both."""
 
 _LEAST_CHANCE = 1000
-"""An unrelated word would separate all wrong from all right calls with a chance of at most 1 in this number."""
+"""A word counts only if the chance that an unrelated one separates the same calls is at most 1 in this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,11 +111,11 @@ def case_findings(
     resumed: Collection[int] = (),
     optional: OptionalStages,
 ) -> tuple[tuple[CaseFindings, ...], tuple[CallStage, ...]]:
-    """Collect the evidence and findings of each case, and name the rule behind each by the lab's mistakes.
+    """Return the evidence, cause and findings of each case, and the stage of each call; no stages if nothing is wrong.
 
-    Return them with the stage of each call; there are no stages if nothing is wrong. `unwritten` are the calls whose
-    body is empty, `resumed` the cases that pass when they are resumed (grader.judge.resume). `optional` runs the parts
-    that only explain.
+    The lab's mistakes name the rule that each cause breaks. `unwritten` are the calls whose body is empty or only
+    returns, `resumed` the cases that pass when they are resumed (grader.judge.resume). `optional` runs the parts that
+    only explain.
     """
     comparisons = observed.comparisons
     cases = _with_evidence(observed, lab, resumed)
@@ -212,9 +212,10 @@ def _lines_of_cause(
 ) -> tuple[SourceLine, ...]:
     """Return the lines of a cause.
 
-    A symptom has lines of its own. A difference without lines gets those of a store that breaks the rule in the same
-    operation; else those of an access that an instrument reports, because that access led to the wrong state; else
-    those that a search found (`origin`).
+    If `origin` explains all, they are its lines. Otherwise a symptom has lines of its own; if these are only where its
+    memory was allocated, it gets those of a wrong access. A difference without lines gets those of a store that breaks
+    the rule in the same operation; else those of an access that an instrument reports, because that access led to the
+    wrong state; else those that a search found (`origin`).
     """
     if origin is not None and origin.explains_all:
         return origin.lines
@@ -245,7 +246,7 @@ def _is_access(piece: Evidence) -> bool:
 
 
 def _faulting(case: CaseFindings) -> Symptom | None:
-    """Return the symptom with a line at the first bad operation; a leak only if the leak is the cause itself."""
+    """Return the cause if it is a symptom with lines; for a difference, the symptom with lines that explains it."""
     if isinstance(case.cause, Symptom):
         return case.cause if case.cause.lines else None
     faults = (piece for piece in case.first() if isinstance(piece, Symptom) and piece.lines and piece.explains_state)
@@ -395,7 +396,7 @@ def _findings(case: CaseFindings, lab: Lab, mistakes: MistakeTable) -> Iterator[
 
 
 def _breach(case: CaseFindings, cause: Difference, mistakes: MistakeTable) -> Iterator[Finding]:
-    """Yield a finding, with the broken rule, for a difference that is not the cause if the line is known."""
+    """Yield a finding, with the broken rule, if an instrument found a wrong store at another line than the cause's."""
     store = _difference_with_line(case)
     if store is None or store.tool is None or cause.lines[:1] == store.lines[:1]:
         return

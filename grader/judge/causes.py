@@ -112,9 +112,9 @@ def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], la
 
 
 def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage]) -> list[CaseFindings]:
-    """Return the failures of one call of an unfinished file: the first call in work, else the first one not written.
+    """Return the public failures of one call of an unfinished file: the first call in work, else the first not written.
 
-    If every call is written, return all failures.
+    Return all failures if every call is written, or if no public case fails in a call of `by_call`.
     """
     if all(call.stage is not Stage.NOT_YET for call in by_call):
         return failing
@@ -127,7 +127,7 @@ def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage])
 
 
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
-    """Map each group to the rule that its cases break most often, because one faulty line may break several.
+    """Map each group to the rule that its cases break most often, because one faulty line may break several rules.
 
     The line of a leak is where the memory was obtained, not where it was lost, so leaks keep their own rule (see
     `_rule_of`).

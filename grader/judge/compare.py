@@ -126,9 +126,9 @@ def _with_faults(judgement: Judgement, step: PlayedStep) -> Judgement:
 
 
 def _end(played: Played, *, any_wrong: bool) -> End:
-    if played.complete:  # what happens after the last call is no operation
+    if played.complete:  # a bad end after the last call belongs to no operation
         return End.REACHED
-    if played.misfit and any_wrong:  # a poke fits a right state, so without a wrong operation the report is false
+    if played.misfit and any_wrong:  # a poke fits the right state, so a misfit without a fault is a false report
         return End.MISFIT
     ending = played.ending
     return End.NO_TIME if ending is not None and ending.kind == NO_TIME else End.ENDED

@@ -109,7 +109,7 @@ def _hint_without_mistake(cause: Evidence) -> str:
 
 
 def mistake_alone(evidence: Evidence, comparison: Comparison, table: MistakeTable) -> Mistake | None:
-    """Return the mistake that fits this evidence alone; those with patterns for two objects (`@2`) do not."""
+    """Return the first mistake that fits this evidence alone. Mistakes about several targets are left out."""
     seen = _SeenValues(evidence=evidence, comparison=comparison, patterns=table.patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 

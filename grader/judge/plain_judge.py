@@ -112,7 +112,7 @@ class PlainModel:
     _reply: Reply = field(init=False, default=Reply(text="null"))
     _call: str = field(init=False, default="")
     _records: tuple[bytes, bytes] = field(init=False)
-    """The records before and after the last operation, if they were asked for."""
+    """The last two records that `record` returned, the newest last."""
     _judged: tuple[bytes, dict[str, Plain]] | None = field(init=False, default=None)
     """The record that was judged last, and the state that was expected in this record."""
 
@@ -128,7 +128,7 @@ class PlainModel:
             reply = self._engine.apply(operation)
         except CannotGoOn:
             raise
-        except Exception as error:  # an engine need not know what the lines of a case file may name
+        except Exception as error:  # an engine need not check whether the objects that a case names exist
             raise CannotGoOn(f"it names something that is not there ({_in_engine(error)})") from error
         self._reply, self._call = self._situated(before, operation, reply), operation.name
         return self._reply
@@ -167,7 +167,7 @@ class PlainModel:
             raise
         except Exception as error:  # an engine need not survive every state that a program can leave
             raise CannotGoOn(f"{operation} has no meaning in the state that the calls before it left") from error
-        with suppress(Exception):  # a program may leave a state in which a call has no circumstances
+        with suppress(Exception):  # the program's state may be too odd to compute circumstances
             expected = self._situated(begun, operation, expected)
         self._reply = expected
         self._judged = actual, right

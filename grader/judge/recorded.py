@@ -88,7 +88,7 @@ class RecordedOracle:
         return self._replies[number]
 
     def state(self) -> dict[str, Plain]:
-        """The recorded state."""
+        """Return the state after the last operation or `restore`; {} before the first operation."""
         return self._now or {}
 
     def restore(self, state: dict[str, Plain]) -> None:

@@ -3,8 +3,8 @@
 A call that crashes, hangs or refuses stops every case that only needs it for its set-up, so a single defect in
 the call would cost nearly all points. If the harness can build the reference's state (`Lab.built`), such a case is
 played again without the call. The operations between two calls that are left out become a part of their own, which
-begins in the reference's state at that place. The case passes if each part is right, whatever its rule. If another call
-goes wrong in a part, this call is left out too, in at most `_MOST_ROUNDS` rounds.
+begins in the reference's state at that place. The case passes if each part is right, whatever the rule of the case. If
+another call goes wrong in a part, this call is left out too, in at most `_MOST_ROUNDS` rounds.
 
 The program only gets a state to continue from, never the expected state of a call that is still to be judged. It can
 only gain points: a case that fails again costs what it cost before.

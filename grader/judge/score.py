@@ -1,8 +1,8 @@
 """Compute points from cases (cases/README.md, "Points"): one defect costs what it is worth, not everything.
 
 A crash is not a leak, and a case that did not run to its end shows no leak: a submission loses no points of `leak` for
-something that was not observed. A program that does nothing does not earn these points, because they are limited to the
-share that the other rules earned.
+something that was not observed, unless the program itself prevented that (`Observations.unseen`). A program that does
+nothing does not earn these points, because they are limited to the share that the other rules earned.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def rule_scores(
 
 
 def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, ...]:
-    """Compute each rule's score again, from what `counted` counted and the points, titles and places of this rubric.
+    """Compute each rule's score again, from the counts in `counted` and the points, titles and places of this rubric.
 
     This needs no cases, so the scores of a record can be computed again for other points. The rubric must
     have the same rules, each judged in the same way. The result is empty if nothing was counted.

@@ -1,4 +1,4 @@
-"""A program earns points only for work: what its calls did, and which work a case asks for.
+"""Decide what work the calls of a program did, and which work a case asks for. Points are earned only for work.
 
 Every operation is judged from the state that the program itself is in, so a program that never admits a request
 rightly schedules none. Such a program would pass many cases without doing anything. So a hand-written case passes for
@@ -74,7 +74,7 @@ def shown_everywhere(comparisons: Iterable[Comparison]) -> frozenset[Shown]:
 def asked_calls(case: Case, rule: Rule) -> frozenset[str]:
     """Return the calls that a case is about: those that do something in a facet that its rule counts.
 
-    If there are none, these are all calls that do something and at which the rule is judged.
+    If there is no such call, return all calls that do something and at which the rule is judged.
     """
     pairs = set(_asked(case))
     counted = frozenset(call for call, facet in pairs if rule.counts(facet, call))

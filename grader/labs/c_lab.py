@@ -1,4 +1,4 @@
-"""What labs with submissions in C share: they have a header, a driver, a table of operations, facets and an oracle.
+"""Make labs with submissions in C from a header, a driver, a table of operations, facets and an oracle.
 
 The driver writes the state as named values (harness/values.c) with the names of the oracle's `state()`. So a lab needs
 no judging, no decoding and no pictures of its own. labs/README.md says how a lab is written.
@@ -78,7 +78,7 @@ def c_lab(
 
     A header may have an absolute path, without its suffix. Submissions are called HEADER.c. `operations` are in the
     order of the driver's codes; those with a task are the functions that students write, which the header declares with
-    names for all parameters. `oracle` is "module:factory", `smalls` makes small engines, or is "module:name" of a
+    names for all parameters. `oracle` is "module:factory", `smalls` makes small engines, or is "module:name" of several
     `grader.labs.plain_lab.SmallLines`. `numbers` makes the arguments of lab_start (default: the settings of the case),
     `places` maps names of differences to words of a record (default: by facets), `building` has operations that no case
     file uses; `predicates` (and "never-set") and `others` go to `load_lab`. Raises `RubricError` for wrong files.

@@ -1,8 +1,8 @@
 """A case of a C lab as one standalone program: the calls, the driver of the lab, and the expected state at the end.
 
-Before the last operation the program checks only replies: it ends with the case's first bad operation, so all
-operations before it were right. It detects memory errors with its own malloc. A checked pattern around allocations
-would be shorter, but detects only writes, and only after the call.
+The last operation is the case's first bad one. All operations before were right, so the program checks only their
+replies. The program detects memory errors with its own malloc. A checked pattern around allocations would be shorter,
+but detects only writes, and only after the call.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def reproduce(
         settings=[*settings(case.trace), 0],
         lines=lines,
         last=operation + 1,
-        expected=expected or [_Value("", "nothing")],  # so that there is one
+        expected=expected or [_Value("", "nothing")],  # a C array needs an element
         lists=parts.lists,
         arguments=parts.arguments,
         sentences=parts.sentences,
@@ -98,7 +98,7 @@ def reproduce(
 
 
 def _closing(case: Case, last: int, calls: Mapping[str, Signature]) -> Iterator[int]:
-    """Yield the operations after `last` that close what was opened by then."""
+    """Yield the numbers of the operations after `last` that close what operations up to `last` opened."""
     opened: set[int | None] = set()
     for number, (each, reply) in enumerate(zip(case.trace.operations, case.expected.replies, strict=True)):
         if calls[each.name].opens and number <= last and not reply.refused:
@@ -142,7 +142,7 @@ class _Parts:
             self.arguments += map(self._argument, operation.arguments)
 
     def flat(self, path: tuple[str, ...], value: Any, history: list[Any]) -> Iterator[_Value]:
-        """Yield the values of a state by their paths; of lent memory only changes. `history` has all states so far."""
+        """Yield the values at and below `path`; of lent memory only changes. `history`: that value in all states."""
         if isinstance(value, dict):
             for name, item in value.items():
                 inside = [state[name] for state in history if isinstance(state, dict) and name in state]

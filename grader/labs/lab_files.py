@@ -143,7 +143,7 @@ def _generate(place: str, *names: str) -> Generator | None:
 
 
 def _plain(oracle: str, circumstances: str, recorded: Path | None, **parts: Any) -> ModelFactory:
-    from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - no lab with a judging of its own needs it
+    from grader.judge.plain_judge import PlainModel  # noqa: PLC0415 - a lab with its own model does not need it
 
     engine: OracleFactory = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     if circumstances and not recorded:

@@ -1,8 +1,8 @@
-"""What labs have whose states are plain values: pictures of states, and small engines.
+"""For labs whose states are plain values: pictures of states, and small engines.
 
-A picture is drawn by the facets of a lab. A small engine is described by lines of a case file; each is tried in each
-state. No line may be tried where the handout leaves its result open: a lab's `Remember` says where a line is left out.
-States are merged if the oracle's states and what the caller remembers are equal.
+The facets of a lab define its pictures. A lab describes a small engine by operation lines, as in a case file; each line
+is tried in each state. The lab's `Remember` skips a line in states for which the handout leaves its result open. Two
+states are merged if the oracle's states are equal and the caller remembers the same.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ remembers afterwards, or None if the caller does not make this call. After the o
 
 
 def always(memory: object, state: State, operation: Operation) -> object:  # noqa: ARG001 - see `Remember`
-    """Make any call, and leave what the caller remembers as it is."""
+    """Allow every call. Return what the caller remembers unchanged."""
     return memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallLines:
-    """The description of a small engine by a lab."""
+    """A lab's description of a small engine."""
 
     opening: str
     lines: Sequence[str]
@@ -146,7 +146,7 @@ class SmallPlain:
         return self._state, self._memory
 
     def restore(self, state: Any) -> None:
-        """Take over a result of `state`."""
+        """Set the state to one that `state` returned."""
         self._state, self._memory = state
         self._engine.restore(self._state)
 
@@ -154,7 +154,7 @@ class SmallPlain:
         """Return the record of the reply and the state."""
         return record_of(reply, self._state, self.codec)
 
-    def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - it is that of the state
+    def essence(self, record: bytes) -> bytes:  # noqa: ARG002 - the state suffices
         """Return the state without its passing parts, and what the caller remembers."""
         lasting = {name: value for name, value in self._state.items() if name not in self.lines.passing}
         return repr((text_of(lasting), self._memory)).encode()

@@ -45,8 +45,8 @@ def python_lab(
     """Return the lab of a folder. Its name is the folder's name.
 
     `oracle` is "module:factory", `cases` the folder of cases (default: `cases/NAME`), `charts` draws a whole run.
-    `derive` is "module:function" of a `Derive`, `smalls` "module:name" of a `grader.labs.plain_lab.SmallLines`;
-    `others` go to `load_lab`, such as `mend`.
+    `derive` is "module:function" of a `Derive`, `smalls` "module:name" of a sequence of
+    `grader.labs.plain_lab.SmallLines`; `others` go to `load_lab`, such as `mend`.
 
     Raises `ValueError` for a facet that the driver does not read, `RubricError` for wrong files.
     """

@@ -17,7 +17,7 @@ __all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradeboo
 
 
 def _in(module: str, function: str = "render") -> Any:
-    """Return a function of a report module. The module is imported at the first call: a process needs few of them."""
+    """Return a function of a report module. Import the module at the first call: a process needs few report modules."""
 
     def call(*arguments: Any, **options: Any) -> Document:
         page: Document = getattr(import_module(f"{__name__}.{module}"), function)(*arguments, **options)
@@ -47,7 +47,7 @@ def _released(render: Format) -> Format:
     return format_released
 
 
-def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - the record shows everything
+def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - every reader gets the whole record
     return as_json(record)
 
 
@@ -74,8 +74,8 @@ GRADEBOOKS: dict[str, Gradebook] = {
 """The formats that make one file of many records."""
 
 LINE_BY_LINE = frozenset({"jsonl"})
-"""Gradebooks that contain whole records. Files of single records may be concatenated to a file of many. The other
-gradebooks need only the points of a record (see `Result.brief`)."""
+"""Gradebooks that contain whole records, one per line, so that such files can be concatenated. The other gradebooks
+need only the points of a record (see `Result.brief`)."""
 
 DRAWN = {"text": Drawing.FIRST, "html": Drawing.ALL, "json": Drawing.ALL}
 """Formats that show pictures of failing cases: their records must be made with pictures."""

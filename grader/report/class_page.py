@@ -1,8 +1,8 @@
 """A whole class on one web page: first why submissions fail, then points, rules, cases and a table of students.
 
-This page has the names of all students, a report only those of the students who handed it in. So reports are in another
-folder (`STUDENTS`), which can be handed on as it is. The caller writes this page in the folder `CLASS` and the reports
-in `STUDENTS`, under the names from `page_names`.
+This page has the names of all students; a report has only the names of the students of its submission. So the reports
+are in another folder (`STUDENTS`), which can be handed on as it is. The caller writes this page in the folder `CLASS`
+and the reports in `STUDENTS`, under the names from `page_names`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_CASES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassNote:
-    """What another page has about the class, and the address of that page."""
+    """A summary of another page about the class, and the address of that page."""
 
     text: str
     page: str
@@ -52,8 +52,8 @@ def class_page(
     """Return the page for these records of a `run`, one record for each submission.
 
     A page for students shows no more of hidden cases than their reports do. Only one row is stored for each record: all
-    records together would be large. `similar` says which submissions are similar, if they were compared, and
-    `distance` how far the failing ones are from right.
+    records together would be large. `similar` summarizes which submissions are similar, if they were
+    compared. `distance` says how many failing submissions need only one change to be right, if this was searched for.
     """
     seen = _Tally(view.audience)
     for record in records:
@@ -99,7 +99,7 @@ def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
 def file_stems(submissions: Iterable[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:
     """Return the stem of a file name for each submission: unique on every file system, and never a path.
 
-    A shortened or repeated name gets a digest at its end, not a number, which another submission could have next time.
+    A shortened or repeated name gets a digest at its end. A number could belong to another submission next time.
     """
     given = list(submissions)
     shortened = [re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") for name in given]
@@ -154,7 +154,7 @@ class _Tally:
         self._lost: dict[str, list[float]] = {}
         """The points lost by each cause, for each submission that has it."""
         self._examples: dict[str, tuple[tuple[bool, int, int], Cause]] = {}
-        """For each cause the best example: its rank, which ends with the example's row, and the cause in its words."""
+        """For each cause the best example: its rank, which ends with the example's row, and its cause."""
 
     def add(self, record: Record) -> None:
         """Add a record to the counts and the rows."""
@@ -187,7 +187,7 @@ class _Tally:
         )
 
     def _add_causes(self, record: Record) -> tuple[str, ...]:
-        """Count the causes that the reader may see. Return their names: what identifies each cause, as one text."""
+        """Count the causes that the reader may see. Return their names: the parts of `Cause.identity`, joined."""
         seen = record.all_causes_for(self.audience)
         points: dict[str, float] = {}
         for place, cause in enumerate(seen):

@@ -2,7 +2,7 @@
 
 A table has a row for each student; the submission of a group has one for each member. No table shows what cases do.
 A table has the columns of all its records. A record that was judged by another rubric leaves cells empty; an empty cell
-is no zero.
+does not mean 0 points.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def own(
 ) -> Document:
     """Return the grader's own table: in each row verdict, points, the most likely cause, and points by rule.
 
-    `distances` says by submission how many changes make it right; without it the table has no such column.
+    `distances` maps a submission's name to the number of changes that make it right; None omits this column.
 
-    If a row needs a remark, a last column says what the score leaves out, or why there is no score.
+    A last column, if any row needs it, says what the score leaves out, why there is no score, or from which earlier run
+    the result is kept.
     """
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
     table: _GradeTable[str] = _GradeTable([*about, "complete", "overrides", *["distance"] * (distances is not None)])
@@ -98,10 +99,10 @@ _TWO_CHARACTERS = "[\u3400-\u9fff\uac00-\ud7a3]{2}"
 """A whole name of two Chinese or Korean characters: the family name, then the given name."""
 
 _NO_ASSIGNMENT = "Override Grade: decided by people"
-"""Canvas takes no column for an assignment if its name contains "Override Grade" (NON_ASSIGNMENT_COLUMN_HEADERS)."""
+"""Canvas does not treat a column as an assignment if its name has "Override Grade" (NON_ASSIGNMENT_COLUMN_HEADERS)."""
 
 
-def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - they have no row
+def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - no score, no row
     """Return a table that Canvas imports. Canvas finds a student by SIS ID or login, else by name.
 
     A student without a score has no row, because an empty cell would delete the grade in Canvas (`no_change_to_value?`
@@ -155,9 +156,10 @@ def _known(student: Student) -> _Row:
 
 
 def _person(student: Student) -> _Row:
-    """Return first and last name, from `Last, First`, `First Last` or two Chinese or Korean characters, and the rest.
+    """Return first name, last name, SID, email and section.
 
-    Any other name of one word becomes the first name, because it is unknown which part of it is the family name.
+    The name is read as `Last, First`, as `First Last`, or as two Chinese or Korean characters. Any other single word
+    becomes the first name, because it is unknown which part of it is the family name.
     """
     last, comma, first = student.name.partition(",")
     if not comma and re.fullmatch(_TWO_CHARACTERS, student.name.strip()):

@@ -91,8 +91,8 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
         "file": place_of(record, outcome),
         "call": call_at(outcome, number),
         "first": first,
-        "field": cause.sentence.removesuffix(values) if values else "",  # the values beside it say how it differs
-        "before": [step for step in outcome.steps if step.number < first_drawn],  # these are only listed
+        "field": cause.sentence.removesuffix(values) if values else "",  # the page shows the values separately
+        "before": [step for step in outcome.steps if step.number < first_drawn],  # listed, not drawn
         "scenes": scenes,
         "at": at[-1] if at else 0,  # the operation that went wrong, or the last scene before it
         "charts": picture.charts if picture is not None else (),

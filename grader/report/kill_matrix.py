@@ -52,8 +52,8 @@ def kill_matrix(
 ) -> Document:
     """Return the page of an assignment.
 
-    `sole` maps each rule that only one case guards to this case. Without the `redundant` cases the cases of every
-    rule would catch the same programs.
+    `sole` maps each rule that only one case guards to this case. Without the `redundant` cases, the remaining cases of
+    every rule would still catch all programs that its cases catch now.
     """
     kills = Counter(name for program in programs for name in program.fails)
     of_rule = _grouped(cases, (case.rule or case.title for case in cases))
@@ -135,7 +135,7 @@ def _path(program: MatrixProgram, columns: Sequence[_Band], cell: int) -> str:
 
 
 def _guarded(column: _Band, programs: Sequence[MatrixProgram]) -> tuple[int, int, int]:
-    """Return how many programs fail a case of a rule, how many with its label do, and how many have its label."""
+    """Return how many programs fail a case of a rule, how many samples of the rule do, and how many samples it has."""
     fails = [(program, any(case.name in program.fails for case, _ in column.places)) for program in programs]
     labelled = [failed for program, failed in fails if not program.mutant and program.group == column.name]
     return sum(failed for _, failed in fails), sum(labelled), len(labelled)

@@ -212,7 +212,7 @@ class Section:
     optional: bool = False
     """Whether the section is left out if even the shortest versions of all sections take too many lines."""
     least: Draw | None = None
-    """The version for a page without optional sections that still has too many lines."""
+    """The version to use if the page has too many lines even without its optional sections."""
 
 
 def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> None:
@@ -237,7 +237,7 @@ def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> N
 
 
 def _shorter(sections: Sequence[Section], in_turn: Sequence[int], *, is_all: bool) -> Iterator[tuple[int, Draw]]:
-    """Yield the place of a section and its next version, round by round; if `is_all`, the last resorts of `fit` too."""
+    """Yield (place of a section, its next version), round by round; if `is_all`, then empty and `least` versions."""
     for version in range(1, max((len(section.versions) for section in sections), default=0)):
         for place in in_turn:
             if version < len(sections[place].versions):

@@ -109,13 +109,13 @@ def part_of(record: Record) -> str:
 
 
 def all_pass(record: Record) -> str:
-    """Return the sentence that nothing is wrong, with the number of cases."""
+    """Return a sentence saying that nothing is wrong, with the number of cases."""
     count = len(record.outcomes)
     if record.public_only:
         return f"All {count} public cases pass: all points are there that can be had without the hidden ones."
     hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
     cases = f"All {count} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
-    looked_at = [rule for rule in record.rules if rule.max_points or rule.cases]  # a choice of cases leaves rules out
+    looked_at = [rule for rule in record.rules if rule.max_points or rule.cases]  # `--case` may leave out rules
     if len(looked_at) < len(record.rules):
         return f"{cases}; they look at {len(looked_at)} of {len(record.rules)} rules, and those have full marks."
     return f"{cases}, and all {len(record.rules)} rules have full marks."
@@ -127,7 +127,7 @@ def cost_of(cause: Cause) -> str:
 
 
 def points_lost(lost: float) -> str:
-    """Return a cost in words, as a whole number of points. The number may be 0 for a small cause."""
+    """Return a cost in words: a whole number of points, or "less than a point" if it rounds to 0."""
     return counted(round(lost), "point") if round(lost) else "less than a point"
 
 

@@ -1,8 +1,7 @@
 """A picture of a record as cells marked wrong or changed, and sentences on wrong rows, for web page and terminals.
 
-`drawn` returns every scene of a picture, `narrowed` what a report shows first of one of them: only the rows that the
-operation changed or had to change, without columns that say the same as their neighbour. Equal rows and columns are
-merged here; the record has each of them.
+`drawn` returns every scene of a picture. `narrowed` returns what a report shows first of one scene: only the rows that
+the operation changed or had to change. Equal rows and columns are merged for display; the record has each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from grader.report.page import Page, Span, Style, dim, pad, strong, width_of
 
 _MOST_WORDS = 6
 _MANY_ROWS = 24
-"""In a grid with more rows than these, equal neighbours are merged."""
+"""In a grid with more rows than this, equal neighbours are merged."""
 _FEWEST_ALIKE = 3
 """The fewest equal neighbours that are drawn as one row."""
 
@@ -169,7 +168,7 @@ class DrawnScene:
 
     @property
     def sides(self) -> list[Side]:
-        """The states that exist: the first operation has none before it, a call that did not return none after it."""
+        """The states that exist. The first operation has no `BEFORE`, and a call that did not return has no `YOURS`."""
         before = [Side.BEFORE] if self.step.number > 1 else []
         return [*before, *([Side.YOURS] if self.reached else []), Side.EXPECTED]
 
@@ -253,7 +252,7 @@ def _first(words: list[str], difference: Finding | None) -> list[str]:
     """Put the words of the first difference first. If no panel shows it (as for a reply), add a sentence about it."""
     place = tuple(f"{name}{end}" for name in _names(difference) for end in (":", " to "))
     named = [text for text in words if text.startswith(place)]
-    # Differences of the first of several objects do not name it.
+    # If there are several objects, a difference in the first object does not name the object.
     named = named or [text for text in words if text.partition(": ")[2].startswith(place)][:1]
     if difference is not None and difference.field and not named:
         return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
@@ -334,7 +333,7 @@ def _with_first(panels: Sequence[DrawnPanel], names: Sequence[str]) -> Iterator[
 
 
 def _likeness(panel: DrawnPanel, row: DrawnRow, place: int, names: Sequence[str]) -> tuple[bool, int]:
-    """Return whether a difference's `names` include the cell, and how many letters of them the row's name has."""
+    """Return whether `names` include the cell, and the length of the longest label of its row that begins a name."""
     rows = [f"{panel.scope}: {row.label}", f"{panel.scope}: "] if panel.scope else []
     rows = [label for label in (*rows, row.label) if label]
     column = _column(panel, row, [place])
@@ -350,7 +349,7 @@ def _with_mark(row: DrawnRow, at: int) -> DrawnRow:
 def merged_columns(panel: DrawnPanel, *, numbered_only: bool = False) -> DrawnPanel:
     """Return the panel with equal neighbouring columns merged, and with labels that omit the name of the parent row.
 
-    With `numbered_only`, only columns whose names differ in a number are merged.
+    With `numbered_only`, only columns whose names differ only in numbers are merged.
     """
     names = [name.rpartition(" ")[2] for name in panel.columns]
     rows = tuple(_labelled(panel.rows))
@@ -378,11 +377,12 @@ def _labelled(rows: Sequence[DrawnRow]) -> Iterator[DrawnRow]:
 
 
 def _short(row: DrawnRow, *, named: bool) -> DrawnRow:
-    """Shorten long numbers, except the first wrong and expected ones. If cells are not `named`, keep only the first."""
+    """Shorten long numbers, see `_short_cell`. If cells are not `named`, keep only the first `_MOST_CELLS` cells."""
     return replace(row, cells=tuple(map(_short_cell, row.cells if named else row.cells[:_MOST_CELLS])))
 
 
 def _short_cell(cell: DrawnCell) -> DrawnCell:
+    """Shorten long numbers, except the program's value in the first wrong cell and the right value of a wrong cell."""
     yours = cell.yours if cell.mark is CellMark.FIRST else _short_number(cell.yours)
     expected = cell.expected if cell.wrong else _short_number(cell.expected)
     return replace(cell, before=_short_number(cell.before), yours=yours, expected=expected)
@@ -396,7 +396,7 @@ def show_states(page: Page, scene: DrawnScene | None) -> None:
     """Write the states around the operation with which the report begins, if a `scene` is given and has a wrong cell.
 
     A row of the table has one label and its cells in each state. A table that is too wide is tried without the state
-    before the operation, then with wrong rows only, then without both. If it is still too wide, nothing is written.
+    before the operation, then with wrong rows only, then with both cuts. If it is still too wide, nothing is written.
     """
     if scene is None or not scene.is_wrong:
         return

@@ -1,7 +1,7 @@
 """The problems to fix, one by one, and formats that put a message at a line: GNU messages and GitHub annotations.
 
-Of hidden cases that cost points a report shows rule and title, and what they test if no public case fails for the rule:
-a public case would show the student what to fix. The handout's sentences reveal no calls.
+Of hidden cases that cost points, a report shows rule and title. A public case that fails for the same rule shows what
+to fix. If there is none, the report adds the handout's sentences that the hidden cases test; these reveal no calls.
 """
 
 from __future__ import annotations

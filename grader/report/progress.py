@@ -49,7 +49,7 @@ def _words(outcome: Outcome, number: int | None) -> list[str]:
 
 
 def asked_now(record: Record, causes: list[Cause]) -> list[Cause]:
-    """Return the first cause, and those other causes that are not just a call that is not written yet."""
+    """Return the first cause, and the other causes except those that only show that a call is not written yet."""
     return causes[:1] + [cause for cause in causes[1:] if not is_for_later(record, record.outcome(cause.cases[0]))]
 
 

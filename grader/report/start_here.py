@@ -31,7 +31,7 @@ _MOST_EXCERPTS = 3
 _AROUND = 2
 """The number of lines shown before and after a marked line."""
 _HARD_SPACES = {ord(space): ascii(space)[1:-1] for space in "\u00a0\u2007\u202f"}
-"""Characters that look like a space but are none for a compiler, such as \\xa0, which web pages and keyboards make."""
+"""Characters that look like a space, but not to a compiler, such as \\xa0, which web pages and keyboards make."""
 _WIDEST = 120
 """The number of characters shown of a line: the colouring is slow for long lines that are not C."""
 
@@ -239,7 +239,7 @@ def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
     if outcome.verdict is Verdict.MEMORY_LEAK:
         return _ALLOCATED
     reply = next((step.actual for step in outcome.steps if step.number == number), None) or ""
-    raised = reply.endswith(("Error", "Exception"))  # then the call returned nothing, whatever it calls returned
+    raised = reply.endswith(("Error", "Exception"))  # then the call itself returned no value
     is_return = shown is not None and shown.lines[shown.place.line].lstrip().startswith("return") and not raised
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
@@ -278,7 +278,7 @@ def start_here(
 ) -> None:
     """Write the section that a student reads first, with at most `most` messages of the compiler.
 
-    A `brief` section shows only one line of the source, and nothing of the case.
+    A `brief` section shows only one line of the source. It omits the place of a public case and the smaller trace.
     """
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()

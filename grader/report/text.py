@@ -232,7 +232,7 @@ class _TextReport:
     # ---------------------------------------------------------------- the other causes
 
     def other_causes(self, page: Page, most: tuple[int, int]) -> None:
-        """Write the causes after the first: `most` in two lines and in one line, then the number of other ones."""
+        """Write the causes after the first: `most` = (how many in two lines, how many in one). Then count the rest."""
         if not self.others:
             return
         page.heading(_OTHER_FAILURES)
@@ -274,7 +274,7 @@ class _TextReport:
         )
 
     def _case_of(self, page: Page, cause: Cause, fold: trace.Fold) -> None:
-        """Write the case of a cause, what to look at unless the report begins with the same, and the other cases."""
+        """Write a cause's case, its clause and hint unless the report begins with that hint, and its other cases."""
         trace.show_case(page, self.record, self.record.outcome(cause.cases[0]), fold)
         if self.record.first_cause is not None and cause.hint != self.record.first_cause.hint:
             page.blank()
@@ -325,7 +325,7 @@ class _TextReport:
             page.write(*parts, indent=2, hang=len(figures) + 2)
 
     def _has_none_yet(self, page: Page) -> bool:
-        """If no point is earned yet, write this. Return whether it is so."""
+        """Return whether no rule has a point and no person decided any points. If so, write a sentence about it."""
         none_yet = not self.record.score and not self.record.overrides
         if none_yet:
             page.write("No rule has earned a point yet. That changes once the first cause is fixed.", indent=2)
@@ -419,7 +419,7 @@ class _TextReport:
             page.write(sentence, indent=2, hang=4)
 
     def _reproduce(self, page: Page) -> None:
-        """Write the commands that make a program of the first cause's shown case, if the reader may see this case."""
+        """Write the commands that make a program of the first case that the reader may see, if any."""
         record, causes = self.record, self.record.causes_for(self.audience)
         if not causes:
             return

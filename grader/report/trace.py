@@ -22,7 +22,7 @@ _NO_REPLY = {
     Verdict.TIME_LIMIT_EXCEEDED: "never",
 }
 _NO_REPLY_OF_KIND = {EXCEPTION: "exception", REFUSED: "stopped"}
-"""What is shown instead of a reply that did not come: by the kind of the finding, else by the verdict."""
+"""What is shown instead of a missing reply: by the kind of the finding, else by the verdict."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Pictures for a record: the states of the failing cases that a report shows, expected next to actual.
 
-Every drawn state has to be decoded, so only the diagnosed case and the simplest case of each cause are drawn. If one of
-them is hidden, a public one is drawn too, because students see no hidden case. The expected state is the state that the
-judge compared with: the operations of the case are judged once more, so that the picture marks what the judge marked.
-A mistake is marked at the call that made it, not at later ones.
+Every drawn state has to be decoded, so only the first case of a cause is drawn: at most `_MOST_PICTURES` causes for
+instructors, and at most as many for students, who see no hidden case. The expected state is the state that the judge
+compared with: the operations of the case are judged once more, so that the picture marks what the judge marked. A
+mistake is marked at the call that made it, not at later ones.
 
 Pictures are part of the record. A report is a function of the record, and cases or models may have changed when the
 report is made again. A picture ends before an unreadable state or a state of more than 32 KB. If the failing operation
@@ -47,7 +47,7 @@ _Item = TypeVar("_Item")
 _MOST_COLUMNS = 24
 _MOST_TRACKS = 16
 _MANY_TRACKS = 6
-"""If there are more tracks than these, tracks that never change are left out."""
+"""If there are more tracks than this, tracks that never change are left out."""
 
 
 def expected_charts(trace: Trace, lab: Lab, bad: int | None = None) -> list[Chart]:

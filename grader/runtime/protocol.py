@@ -1,8 +1,9 @@
 """The protocol of a runtime: how submissions in one language are built, run and observed, and the values it passes.
 
-No user of this package depends on a language. `grader.judge.compare` makes a `Comparison` of each case that was played.
+The code that uses this package works with every language. `grader.judge.compare` makes a `Comparison` of each case that
+was played.
 """
-# ruff: noqa: ARG002 - a default has arguments that only a runtime of its own needs
+# ruff: noqa: ARG002 - a default method has arguments that only the methods that override it use
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ class Replayed:
 
 
 COUNTED = "counted"
-"""Tag of a difference that a runtime only counted: a symptom says what happened."""
+"""Tag of a difference that is only a number of events, such as wrong frees. Symptoms report the events themselves."""
 
 
 Shown = tuple[str, str]
@@ -135,7 +136,7 @@ class End(StrEnum):
     ENDED = "ended"  # an operation did not return; `Played.ending` says how
     NO_TIME = "no-time"  # the time for the whole submission was used up before the case or in it
     UNKNOWN = "unknown"  # the run left the recorded path, and no reference engine is available to continue
-    UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
+    UNREADABLE = "unreadable"  # the program's structures are too broken: the handout no longer says what comes next
     MISFIT = "misfit"  # a poke does not fit the program's state
 
 
@@ -159,9 +160,9 @@ class Comparison:
     follows: int
     """The number of operations, from the first on, after which the state equalled the reference's in all bytes."""
     shown: frozenset[Shown] = frozenset()
-    """What the operations after the first `follows` operations showed."""
+    """The pairs of call and facet that the operations after the first `follows` operations showed."""
     unreadable: str = ""
-    """Why nothing follows from the state in which the case ended; empty for any other end."""
+    """For the end UNREADABLE: why the rest of the case cannot be judged; empty for any other end."""
     unjudged: bool = False
     """Whether the comparison ended because no time was left for it."""
 
@@ -266,7 +267,7 @@ Place = tuple[int, int]
 """Numbers of a case and of one of its operations, both from 0."""
 
 Unplaced = tuple[int, Evidence]
-"""The number of a case, and the evidence for the case's cause. Its lines are unknown, or may be at another place."""
+"""A case's number, and its cause: a difference without lines, or a symptom, whose lines only say where it was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +276,7 @@ class Origin:
 
     lines: tuple[SourceLine, ...] = ()
     tool: Tool | None = None
-    """The instrument that reported the lines; None if the lines are no finding of an instrument."""
+    """The instrument that found these lines and reports them as a finding; None if no finding is due."""
     sentence: str = ""
     """What else is known about the line."""
     stored: bool = False
@@ -294,7 +295,7 @@ class Observations:
     symptoms: Mapping[int, Sequence[Symptom]] = field(default_factory=dict)
     """For each case, what was observed in addition to differences and the end of the case."""
     origins: Mapping[Place, Mapping[str, Origin]] = field(default_factory=dict)
-    """What instruments saw of the differences of an operation, by a tag of those differences."""
+    """Where the differences of a wrong operation come from, as instruments saw it, by a tag of the differences."""
     unseen: frozenset[int] = frozenset()
     """Cases that were not observed in full because of the program itself."""
     coverage: str | None = None
@@ -329,7 +330,7 @@ class Walked:
 
 
 class Runtime(Protocol):
-    """One language, with what a lab's submissions in it are built with. A wrong submission raises no exception.
+    """How a lab's submissions in one language are built, run and observed. A wrong submission raises no exception.
 
     A runtime without instruments inherits the methods that have a default here.
     """
@@ -404,7 +405,7 @@ class Runtime(Protocol):
         """
 
     def play_variants(self, work: Workspace, programs: Sequence[Program], case: Case) -> Iterator[Played]:
-        """Yield how the case is played on each of these programs, which differ a little; nothing is confirmed.
+        """Play the case on each of these programs, which differ a little, and yield the results. Confirm no bad end.
 
         This is for searches that try many programs. Raises `GraderError` when the grader's side breaks.
         """
@@ -449,7 +450,7 @@ class Runtime(Protocol):
         """Look for lines that are not known yet, and add them to what was observed.
 
         `order` has the numbers of the failing cases, the most important first. `unplaced` has, in this order, the
-        causes whose lines are unknown. If `quick`, no other cases are played to compare them with these. None of this
+        causes to search lines for. If `quick`, no other cases are played to compare them with these. None of this
         can change points, so `optional` runs it.
         """
         return observed

@@ -78,9 +78,9 @@ def timely(work: Workspace, runtime: Runtime, run: Callable[[], _L]) -> _L:
 def has_become_slower(work: Workspace, runtime: Runtime, *, since: float) -> bool:
     """Time a known-good program, and return whether this machine is slower than the limits of `work` assume.
 
-    If it is, the limits become longer, and the submission has its whole time again. What was timed after `since` (by
-    `time.monotonic`) is not timed again. Raises `GraderError` when no known-good program can be timed, or the machine
-    is slower than any limit.
+    If it is, the limits become longer, and the submission has its whole time again. A timing made after `since` (by
+    `time.monotonic`) is not repeated. Raises `GraderError` if no known-good program can be timed, or if the machine is
+    too slow to grade.
     """
     budget = work.budget
     if budget.limits == IMPATIENT:  # such a result is confirmed with the usual limits
@@ -105,7 +105,7 @@ def run_confirmed(
     runtime: Runtime,
     known_good: Callable[[Workspace], _P],
 ) -> _R:
-    """Run the program; confirm an unexplained end by a `known_good` program, and a limit of time by timing one.
+    """Run the program. Confirm an unexplained end with a `known_good` program, and a reached time limit by timing one.
 
     Raises `GraderError` when nothing can be said about the program.
     """
@@ -130,7 +130,7 @@ def printed_by(done: Completed) -> bytes:
     """
     if done.timed_out and not done.silent:
         raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
-    return done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
+    return done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one stream does not hide the other
 
 
 def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:

@@ -1,1 +1,1 @@
-"""Random traces: cases that contain many traces, and the shortest trace that shows a mistake."""
+"""Searches beyond the cases: random traces, smallest traces that show a mistake, small engines, mutants, repairs."""

@@ -37,7 +37,7 @@ def play_together(cases: Sequence[Case], play_cases: Callable[[Sequence[Case]], 
     """Play all public cases in one process, all hidden ones in another, and the failing ones again, alone.
 
     The records of a case that passes here are those of the reference, because it must do exactly what the reference
-    does. Cases of random traces are played by `play_cases` alone. `play_cases` plays cases as the runtime does.
+    does. Cases of random traces are passed to `play_cases` unchanged. `play_cases` plays cases as the runtime does.
     """
     groups = by_visibility(cases, [place for place, case in enumerate(cases) if case.generated is None])
     random = [place for place, case in enumerate(cases) if case.generated is not None]

@@ -7,7 +7,7 @@ and so on, since most do not depend on each other. This is repeated until nothin
 can be left out, and no single value can be replaced by a simpler one. Hypothesis' shrinker is not used: it asks for
 the result of one candidate after the other, and each would start the sandbox again.
 
-What a search adds to a verdict is for the reader of a report and never costs a point. If every case passes, `checked`
+The results of a search help the reader of a report and never cost a point. If every case passes, `checked`
 tries the transitions of the lab's small engines: every call in every state that calls lead to, or in some hundreds
 of these states. If a public case fails, `smallest` finds the smallest trace that fails in the same way.
 """
@@ -45,7 +45,7 @@ _SEEDS = 1_000_000
 def hunt(
     player: TracePlayer, generate: Generator, seed: int, *, late: Callable[[], bool], progress: Callable[[int], None]
 ) -> FailingTrace | None:
-    """Play rounds of random traces. Return the shortest of a few failing traces of a round; None if the time is over.
+    """Play rounds of random traces. Return the shortest of a few failing traces of a round; None if no time is left.
 
     While the best trace has pokes, a few more rounds search for one without pokes. `progress` is called with the number
     of traces that were played.

@@ -62,7 +62,7 @@ _WORK = frozenset(
         *("binary_expression", "binary_operator", "comparison_operator"),
     }
 )
-"""What a function has that does more than to return a constant or an argument."""
+"""Nodes that show that a function does more than return a constant or an argument."""
 _LISTS = frozenset({"argument_list"})
 
 
@@ -93,7 +93,7 @@ class Edit(NamedTuple):
         return content.count(b"\n", 0, self.start) + 1
 
     def mutant(self, content: bytes) -> Mutant:
-        """Return the edited program, with words on the edit."""
+        """Return the edited program, with its place and a description of the edit."""
         old, text = content[self.start : self.end].decode(errors="replace"), self.text
         return Mutant(
             line=self.line(content),
@@ -116,8 +116,8 @@ def mutants(content: bytes, language: str) -> Iterator[Mutant]:
 def knock_outs(content: bytes, empty: bytes, language: str) -> Iterator[tuple[str, bytes]]:
     """Yield for each function of a program, by its name, the program with the body that `empty` gives the function.
 
-    `empty` is a program that does nothing. Constructors stay, and functions that `empty` does not have. Raises
-    `ImportError` if tree-sitter is not installed.
+    `empty` is a program that does nothing. Constructors, and functions that `empty` does not have, are skipped.
+    Raises `ImportError` if tree-sitter is not installed.
     """
     nothing = dict(bodies(root_of(empty, language)))
     for name, body in bodies(root_of(content, language)):
@@ -139,7 +139,7 @@ def unwritten(content: bytes, starter: bytes, language: str) -> Iterator[str]:
 
 
 def bodies(root: Node) -> Iterator[tuple[str, Node]]:
-    """Yield name and body of each function, in Python of the methods too: "Pool.free"."""
+    """Yield name and body of each function. A method in Python has a name like "Pool.free"."""
     for node in nodes(root):
         body = node.child_by_field_name("body") if node.type == "function_definition" else None
         if body is None:
@@ -220,7 +220,7 @@ def _other_numbers(text: str) -> Iterator[str]:
 
 
 def _is_text(node: Node) -> bool:
-    """Return whether the statement is a docstring or a call that only prints."""
+    """Return whether the statement is only a string, such as a docstring."""
     return any(child.type in ("string", "string_literal") for child in node.children)
 
 

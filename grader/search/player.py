@@ -50,7 +50,7 @@ class Domain:
 
     @classmethod
     def of(cls, generate: Generator, cases: Iterable[Case] = ()) -> Domain:
-        """Return a domain that knows what random traces have, and with which operations cases begin."""
+        """Return a domain with the calls and values of random traces, and the operations with which cases begin."""
         domain = cls(alone=frozenset(operation.name for case in cases for operation in case.trace.operations[:1]))
         for seed in range(_BEGINNINGS):
             domain.after.setdefault(generate(seed, 2)[0].name, set())

@@ -104,7 +104,7 @@ class Budget:
     """The seconds of one submission, as a usual machine counts them (see the module)."""
 
     limits: TimeLimits = TIME_LIMITS
-    """`submission` covers the time that programs and the grader compute or sleep."""
+    """`submission` covers the time in which programs compute or sleep, and in which the grader computes."""
     wall: float = _WALL
     """The wall-clock seconds that are left."""
     paid: float = 0.0

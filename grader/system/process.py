@@ -24,7 +24,7 @@ _PAUSES = (0.05, 0.5, None)
 """Seconds between attempts to start a process; None: no further attempt."""
 
 MOST_CHANNEL = 80_000_000
-"""The most bytes of an extra pipe. No sample except attacks reports a ninth of this for half of some 280 cases."""
+"""The most bytes of an extra pipe. Except for attacks, no sample reports a ninth of this for half of some 280 cases."""
 
 _CHUNK = 1 << 20
 _BREATH = 0.002
@@ -64,7 +64,7 @@ class _Pipes:
 
 
 class _TrafficEnd(Enum):
-    """Why the grader stopped to exchange data with a program."""
+    """Why the grader stopped exchanging data with a program."""
 
     ENDED = auto()  # the program ended by itself
     LATE = auto()  # the deadline came first

@@ -135,7 +135,7 @@ class Workspace:
             limits,
             wall_seconds=self.budget.wall_limit(limits.wall_seconds),
             cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
-            # the limit counts all processes of a user: with the grader's user it would count the grader's
+            # the kernel counts all processes of a user: for the grader's own user, the grader's would count, too
             processes=limits.processes if self.user is not None else None,
             unwanted=self.budget.unwanted,
         ).at_pace(pace)

@@ -58,7 +58,7 @@ def hash_block_tokens(parent: str | None, token_ids: Sequence[int], keys: tuple[
 
 
 def extra_keys(text: Text, start: int, end: int) -> tuple[Any, ...] | None:
-    """Return what else decides the hash of the block with tokens `start` to `end` - 1: None if only tokens do."""
+    """Return the extra keys in the hash of the block with tokens `start` to `end` - 1, or None if there are none."""
     keys: list[Any] = []
     if text.lora_name is not None:
         keys.append(text.lora_name)

@@ -18,7 +18,7 @@ class Kind(ABC):
     block_size: int
     window: int
 
-    def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - cross attention has others
+    def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - only `Cross` reads it
         """Return how many tokens need a slot; here all `total` tokens."""
         return total
 
@@ -70,7 +70,7 @@ class Mamba(Kind):
 class Cross(Kind):
     """Cross-attention: text looks at an image's tokens, which are there from the beginning and are never cached."""
 
-    def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - text needs none
+    def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - text needs no slot
         """Return the number of the encoder's tokens."""
         return num_encoder_tokens
 

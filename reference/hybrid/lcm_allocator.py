@@ -9,7 +9,7 @@ from typing import Any
 from reference.oracle import Engine, Refused
 
 EMPTY, USED = "empty", "used"
-Slot = str | tuple[int, int]  # empty, used, or of an evictable one (last access, prefix length)
+Slot = str | tuple[int, int]  # EMPTY, USED, or (last access, prefix length) of an evictable slot
 Key = tuple[int, int]
 
 

@@ -84,7 +84,7 @@ class Manager(Engine):
         self.requests[request].tokens += tokens
 
     def evict(self, blocks: tuple[int, ...]) -> None:
-        """Remove the index entries of those of these blocks that nobody uses."""
+        """Remove the index entries of these blocks. Blocks in use keep theirs."""
         for block in blocks:
             if block in self.pool.free_queue:
                 self.pool.forget(block)

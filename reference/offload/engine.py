@@ -30,9 +30,9 @@ class OffloadEngine:
         self.decode_k_buffer, self.decode_v_buffer = (dev.alloc(rows, cfg.kv_width, self.compute_stream) for _ in "kv")
         self.loaded = [dev.event() for _ in range(cfg.num_kv_buffers)]
         self.compute_done = [dev.event() for _ in range(cfg.num_kv_buffers)]
-        self.ready = dev.event()  # what compute_stream did before a copy
-        self.arrived = dev.event()  # what the host waits for
-        for event in self.compute_done:  # the allocs
+        self.ready = dev.event()  # recorded on compute_stream before a copy to the CPU caches, which waits for it
+        self.arrived = dev.event()  # recorded on copy_stream after such copies; the host waits for it
+        for event in self.compute_done:  # so that the first load of each buffer waits for the allocs
             dev.record(event, self.compute_stream)
 
     def offload_layer_kv_to_cpu(

@@ -34,7 +34,7 @@ class _Kind:
     lengths: tuple[int, ...]
     """Sequences are created with about these lengths."""
     ids: int
-    """How many ids there are, from the largest down: a sequence's place in the list says nothing about its id."""
+    """Most ids are 1 to `ids`. Often the largest unused one is taken, so the list of sequences is not sorted by id."""
     create: int = 3
     free: int = 2
     fork: int = 3

@@ -49,7 +49,7 @@ class PagedKV:
         return reply
 
     def state(self) -> dict[str, Any]:
-        """For each engine number with a pool: its size, the engine (None: there is none), and its region word by word.
+        """Return for each engine number with a pool: the size, the engine or None, and the pool's region word by word.
 
         An engine has its counters, `ref_count`, the ids in the order of the list, and the sequences by their ids.
         """

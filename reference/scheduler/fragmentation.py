@@ -17,7 +17,7 @@ class Served:
     prompt: int
     final: int
     held: int = 0
-    start: int = 0  # of its chunk
+    start: int = 0  # the first slot of its chunk
     blocks: int = 0
 
 

@@ -44,7 +44,7 @@ class Scheduler(Engine):
         self.running: list[str] = []
         self.requests: dict[str, Request] = {}
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
-        self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
+        self.scheduled: dict[str, int] = {}  # tokens by request, from a `schedule` without an `update` so far
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation, and note its calls on the manager in `calls`."""
@@ -61,7 +61,7 @@ class Scheduler(Engine):
         if max_num_seqs < 1 or max_num_batched_tokens < 1 or threshold < 0 or policy not in ("fcfs", "priority"):
             raise Refused("ValueError", "Task 1/constructor")
         self.because("Task 1/constructor")
-        self.restore(type(self)().state())  # forgets the old ones
+        self.restore(type(self)().state())  # forgets the old requests and queues
         made_with = [num_blocks, block_size, caching, max_num_seqs, max_num_batched_tokens, threshold, policy]
         self.settings = [*made_with, reserve_full]
         self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)

@@ -1,4 +1,4 @@
-"""How the calls of the block pool assignment are made, and what is read of a submission after each.
+"""Makes the calls of the block pool assignment, and reads the state of a submission after each.
 
 All objects are recognised by identity: a block is named by its index in the first list of blocks, not by `block_id`.
 Hash values never leave a submission's process: each is named by the contents of the first block that had it, so equal
@@ -22,14 +22,14 @@ class World:
         self.pool: Any = None
         self.manager: Any = None
         self.result: Any = None  # of the last call
-        self.blocks: list[Any] = []  # those of the start
-        self.places: dict[int, int] = {}  # of the blocks, by identity
+        self.blocks: list[Any] = []  # the first list of blocks of the queue or pool
+        self.places: dict[int, int] = {}  # from id(block) to the block's index in `blocks`
         self.requests: dict[str, Any] = {}
-        self.facts: dict[str, list[Any]] = {}  # of each request its tokens; where there are any, LoRA name and so on
+        self.facts: dict[str, list[Any]] = {}  # of each request: tokens, and LoRA name etc. if it has any
         self.size, self.max_len, self.caching = 0, 0, True  # of a manager
-        self.names: dict[Any, str] = {}  # of each hash value what it was made of: "h1.1/2.2" for two blocks of tokens
-        self.engines: list[tuple[Any, ...]] = []  # the queues made, those before the last with their blocks' places
-        self.lent: list[tuple[Any, list[Any]]] = []  # the lists that went into the last call, each with a copy
+        self.names: dict[Any, str] = {}  # by hash value: what it was made of, "h1.1/2.2" for two blocks of tokens
+        self.engines: list[tuple[Any, ...]] = []  # all queues, each but the newest with the `places` of its blocks
+        self.lent: list[tuple[Any, list[Any]]] = []  # the last two lists passed to calls, each with a copy
 
     def keep(self, result: Any) -> Any:
         self.result = result

@@ -1,4 +1,4 @@
-"""The lab of the block pool: what its driver reads, by name, how cases are mended, and its invariants."""
+"""The lab of the block pool: its facets, how its cases are mended, and its invariants."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def lab() -> Lab:
 
 
 def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
-    """Give a new pool a right queue, and set the reference's state after each wrong call.
+    """Give each new pool a right queue. Set the reference's state after each wrong call that the case is not about.
 
-    Cases about the wrong call, and cases about queues, are not mended.
+    Returns {} if the case is about no call or about a wrong call that makes a pool, or if this copy lacks the oracle.
     """
     about, source = asked_calls(case, rule), stand_in(_ORACLE, "FakeBlock", "FreeKVCacheBlockQueue")
     if not about or not source or not wrong.isdisjoint(about & _MAKES_A_POOL):

@@ -1,7 +1,8 @@
 """The oracle of the block pool: the engine with the facts that only a diagnosis needs, and the situations of calls.
 
-A right program never changes these facts. A wrong program is judged from the facts that it left. A situation has a word
-that known mistakes name, unless the sentence that decided the call says the same.
+In a right program these facts are constant or follow from the queues. A wrong program is judged from the facts that it
+left. Known mistakes name situations by words. A situation has no word if the sentence that decided the call says the
+same.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class BlockPoolOracle(Manager):
         self.back: list[int] = []  # the queue from tail to head: links that disagree give another order
         self.loose: list[int] = []  # blocks outside the queue with a link
         self.earlier: list[list[int]] = []  # the queues that were made before
-        self.args = True  # whether the lists that were passed are as before
-        self.ids: Any = True  # whether `blocks` are still the blocks of the start, with the ids 0 to n - 1
+        self.args = True  # whether the lists that were passed to calls are unchanged
+        self.ids: Any = True  # True if `blocks` are the first blocks with ids 0 to n - 1, else their ids
         self.shared: list[list[int]] = []  # pairs of blocks with one payload list
 
     def queue(self, num_blocks: int, blocks: Ids) -> None:
@@ -64,7 +65,7 @@ class BlockPoolOracle(Manager):
         return super().state() | {name: deepcopy(getattr(self, name)) for name in _SEEN}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state."""
+        """Set the state to one that `state` returned or the driver read."""
         super().restore(state)
         for name in _SEEN:
             setattr(self, name, deepcopy(state[name]))
@@ -79,7 +80,7 @@ class FakeBlock:
 
 
 class FreeKVCacheBlockQueue:
-    """A right queue, which takes the place of the submission's queue when a case is played again.
+    """A right queue. It replaces the submission's queue when a case is played again.
 
     Its source is sent to the process that plays the case, and is in no copy for students.
     """
@@ -183,7 +184,7 @@ def _of_the_pool(before: State, call: str, first: Any, returned: Any) -> Iterato
 
 
 def _evicted(before: State, blocks: Iterable[int]) -> Iterator[str]:
-    """Yield words for whether blocks that lose their hashes have hashes, and whether other blocks have equal ones."""
+    """Yield "hashed" if a block that is to lose its hash has one, "duplicate" if another block has an equal one."""
     hashes = [before["hash"][block] for block in blocks if before["hash"][block] is not None]
     if hashes:
         yield "hashed"

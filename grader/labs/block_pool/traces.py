@@ -1,7 +1,7 @@
 """Random traces: queues, pools and managers so small that ids, hashes and blocks occur again and again.
 
-No trace contains what the handout leaves open: each operation is chosen from the state that the engine is in. Traces
-for searches (`explore`) also have the calls that the other traces lack, and several pools in one trace.
+No trace contains a call whose result the handout leaves open: each operation is chosen by the state of the engine.
+Traces for searches (`explore`) also have the calls that the other traces lack, and several pools in one trace.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _pool(random: Random, engine: Manager) -> Choice:
 
 
 class _ManagerCalls:
-    """Makes calls of a manager: requests that begin with equal tokens, return, grow, and are freed."""
+    """Makes calls of a manager: requests begin with equal tokens, grow, are preempted, admitted again and freed."""
 
     def __init__(self, random: Random, *, items_at_the_end: bool = False) -> None:
         self.items_at_the_end = items_at_the_end
@@ -159,9 +159,9 @@ class _ManagerCalls:
         return "new_with", (name, tokens, lora, salt, self._features(random, len(tokens)), random.random() < 0.2)
 
     def _features(self, random: Random, count: int) -> tuple[Argument, ...]:
-        """Return items, none with an offset of -1 in a block, because -1 and -2 have one hash in Python.
+        """Return items. No item has offset -1 in a block, because Python's hashes of -1 and -2 are equal.
 
-        With `items_at_the_end` they begin in the block that `append_tokens` fills.
+        With `items_at_the_end` the items begin in the block that `append_tokens` fills.
         """
         features = list[tuple[str, int, int]]()
         start, end, gap = (count // self.size * self.size, count + 2, 1) if self.items_at_the_end else (0, count, 3)
@@ -181,7 +181,7 @@ _CHAINS = (((1, 2),), ((1,), (2,)), ((12,),), ((1, 2), (3,)), ((1,), (2, 3)), ((
 
 
 def explore(random: Random, length: int) -> list[Operation]:
-    """Return a trace. One in 4 is made of two; one in 10 has items in blocks that `append_tokens` fills."""
+    """Return a trace. 1 of 10 has items in blocks that `append_tokens` fills; of the others 1 of 4 joins two traces."""
     if random.random() < 0.1:
         operations = _trace(random, length, _ManagerCalls(random, items_at_the_end=True).choose)
     else:

@@ -1,4 +1,4 @@
-"""The lab of the hybrid allocator: the names of what its driver reads, its invariants, and the charts of a run.
+"""The lab of the hybrid allocator: its facets, its invariants, and the charts of a run.
 
 The charts show the pool that all groups of layers share, tables with their windows, large pages, and what is wasted.
 """

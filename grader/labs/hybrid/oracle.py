@@ -1,6 +1,6 @@
 """The oracle of the hybrid allocator: the engine with what its caller does, and the situations of calls.
 
-A situation has a word that known mistakes name, unless the sentence that decided the call says the same.
+Known mistakes name a situation by its word. A situation has no word if the sentence that decided the call implies it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HybridOracle(Hybrid):
         self.taken_over: set[str] = set()  # the requests with tables in the state that was taken over
 
     def admit(self, request: str, tokens: int) -> Tables:
-        """Do the engine's `admit`. Raises `CannotGoOn` if the request has blocks already."""
+        """Do the engine's `admit`. Raises `CannotGoOn` if the request has blocks, unless a restored state gave them."""
         if request in self.tables and request not in self.taken_over:
             raise CannotGoOn(f"what match {request} returned is only passed while {request} holds nothing")
         return super().admit(request, tokens)

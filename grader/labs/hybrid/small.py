@@ -13,7 +13,7 @@ _NO_WEIGHTS = tuple((policy, "null") for policy in ("lcm", "max", "gcd", "best")
 
 
 def _one_after_the_other(memory: object, state: State, operation: Operation) -> object | None:
-    """Make one manager, and do an `admit` only right after a `match` of a request without blocks."""
+    """Make one manager first. After a `match` make only an `admit`; make other calls of a request as `_may` allows."""
     name = operation.name
     if (name == "manager") is bool(state["settings"]) or (state["looked"] and name != "admit"):
         return None

@@ -18,7 +18,7 @@ _TYPES = ("x", "y", "z")
 _LONGEST = 30  # tokens of a request
 _FUNCTIONS = 8  # calls in a trace of functions
 _POWERS = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 4))  # block sizes with the bytes of a token
-_ONE_PAGE = ((1, 6), (2, 3), (3, 2), (6, 1), (1, 2))  # block sizes of which none is a multiple of another
+_ONE_PAGE = ((1, 6), (2, 3), (3, 2), (6, 1), (1, 2))  # such pairs: pages of 6 bytes, and one of 2 bytes
 
 Call = tuple[str, tuple[Argument, ...]]
 
@@ -51,7 +51,7 @@ class _Requests:
         return "".join(self.random.choice("ab") for _ in range(count))
 
     def next(self) -> list[Call]:
-        """Return the next call, or two that belong together."""
+        """Return the next call, or up to three calls that belong together."""
         random, requests = self.random, self.engine.requests
         self.until_second -= 1
         if not self.engine.settings or self.until_second == 0:

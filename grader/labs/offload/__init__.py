@@ -1,1 +1,1 @@
-"""Layer-wise CPU offload of the KV cache: the fifth assignment, whose programs are host code for a device."""
+"""The fifth assignment, layer-wise CPU offload of the KV cache: students write host code that drives a device."""

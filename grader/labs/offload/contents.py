@@ -221,7 +221,7 @@ class RunnerCase:
                 before.waiting[kind, layer] = decode_rows(self.replay, (kind, layer), waiting)
 
     def decode(self, findings: Findings, log: Log, token: int, table: list[int]) -> None:
-        """Find what is wrong after an accepted decode, if `begin_decode` ran before it; `table`: the table after it."""
+        """Find what an accepted decode did wrong, if `begin_decode` ran. `table` is the block table after it."""
         before, self.before = self.before, None
         if before is None:
             return
@@ -246,13 +246,13 @@ class RunnerCase:
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
         self._check_flushed(findings, before, table)
         self._check_logits(findings, logits, masked)
-        if not before.consistent:  # values do not follow from a wrong P, which `tracking` reports
+        if not before.consistent:  # the expected values assume a right P; `tracking` reports a wrong P
             findings.drop("values", "logits")
         self._check_loads(findings, log, before)
         self._close(findings, log)
 
     def _check_loads(self, findings: Findings, log: Log, before: Before) -> None:
-        """Find loads that wait for work with which they must be able to overlap, and layers that were not loaded."""
+        """Find loads and kernels that must be able to overlap but are ordered, and layers that were not loaded."""
         copies: dict[int, list[StreamWork]] = {}
         for work, load in _loads(self.replay, log):
             copies.setdefault(load[0], []).append(work)
@@ -265,7 +265,7 @@ class RunnerCase:
             findings.undone.add("loaded")
 
     def _close(self, findings: Findings, log: Log) -> None:
-        """Remove work at wrong places from `undone`; report garbage before the wrong values that it leads to."""
+        """Remove work that was done at wrong places from `undone`. Report garbage before the values it made wrong."""
         storage = self.replay.storage
         written = {name for name, number in storage.items() if log.writes(number)}
         findings.undone -= {word for word, names in _WRITTEN.items() if written.issuperset(names)}
@@ -298,7 +298,7 @@ class RunnerCase:
     def _check_stored(
         self, findings: Findings, of: Cache, rows: tuple[Array, Array], first: int, *, is_decode: bool = False
     ) -> None:
-        """Find stored rows at a wrong place, and rows at the right place with a wrong rotation."""
+        """Find rows that were not stored at their place, and keys that were stored there with a wrong rotation."""
         (kind, layer), where = of, "the decode buffer" if is_decode else "the CPU cache"
         stored, mine = rows
         config, model = self.replay.config, self.replay.memory.model
@@ -381,7 +381,7 @@ def _loads(replay: Replay, log: Log) -> Iterator[tuple[StreamWork, tuple[int, in
 def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:
     """Return which layer was loaded into which buffer, in order, and how many rows of its keys and values.
 
-    `wanted` has for each layer the CPU rows to load, each once. If others were loaded, words replace the number.
+    `wanted` has for each layer the CPU rows to load, each once. If the loaded rows differ, a text replaces the number.
     """
     loads: dict[str, list[list[int]]] = {}
     rows: dict[str, list[int]] = {}

@@ -128,13 +128,13 @@ class DenseModel:
     # The model
 
     def prompt(self, tokens: Sequence[int], *, causal: bool = True) -> Computed:
-        """Run a whole prompt: what each layer computes, and the logits of the last token. `causal=True` is right."""
+        """Return what each layer computes for a prompt, and the logits of its last token. `causal=False` is wrong."""
         return self._forward(tokens, 0, [], causal=causal)
 
     def token(
         self, token: int, position: int, cached: Sequence[tuple[Array, Array]], *, causal: bool = False
     ) -> Computed:
-        """Run a token over cached rows: the rotated keys and the values of each layer. `causal=False` is right."""
+        """Run a token over the rotated keys and the values in `cached`, by layer. `causal=True` is wrong."""
         return self._forward([token], position, cached, causal=causal)
 
     def _forward(

@@ -95,7 +95,7 @@ class _Sequences:
         return [block for block in free if type(block) is int][:needed] if isinstance(free, list) else []
 
     def offloaded(self, seq: Any) -> int:
-        """Return the program's P (offloaded tokens) of a sequence before the call; else all tokens of full blocks."""
+        """Return P (offloaded tokens) as reported before the call. If none was reported, assume all full blocks."""
         tracking = self.before.get("tracking")
         entry = tracking.get(str(seq)) if isinstance(tracking, dict) else None
         length = self.lengths.get(seq, 0)
@@ -127,7 +127,7 @@ class _DerivedCase:
     engine: EngineCase | None = None
     runner: RunnerCase | None = None
     first_race: list[str] | None = None
-    """The sentences about the first race. None: no race yet; []: the first sentence names the wrong logits already."""
+    """The sentences about the first race, or None before it; [] once `_note_race` has named the first wrong logits."""
     taken: int = 0
     """The number of operations so far."""
 
@@ -194,7 +194,7 @@ class _DerivedCase:
         return storage_of(self.replay, call.log, handles, logits=call.name == "runner")
 
     def _check(self, findings: Findings, call: _Call) -> dict[str, Any]:
-        """Find what is wrong in the contents, order and size of memory. Return what pictures show in addition."""
+        """Find what is wrong in the contents, order and size of memory. Return the notes that charts are drawn from."""
         replay = self.replay
         if replay is None:
             if call.reported.get("shared"):
@@ -204,7 +204,7 @@ class _DerivedCase:
         if call.accepted:
             self._check_content(findings, call)
         elif self.engine is not None and call.name in _DRIVER:
-            self.engine.fills += 1  # the driver fills before it calls
+            self.engine.fills += 1  # the driver filled rows before the call raised
         span = self._logits(call)
         for data_race in (*call.log.races[:_MOST_RACES], *(() if span is None else replay.races.host_reads(span))):
             findings.add(facet_of_race(data_race, replay), race(data_race, replay))

@@ -4,10 +4,10 @@ No log is trusted: it comes from a process in which a student's code ran. So eac
 validator of the students' own device. No memory is allocated here, so a log of any size can be checked.
 
 The order is kept in vector clocks. A clock has a component for each stream, and the host has a clock too. Work takes
-the clock of its stream, joined with the host's, and increments its own component. `record` puts the stream's clock,
-joined with the host's, into the event; `wait` joins the event's clock into the stream's; a host wait joins it into the
-host's. Work A comes before work B exactly when B's clock has counted A. So the verdict depends on the order of the
-program's calls alone, and is the same whatever a device does.
+the clock of its stream, joined with the host's, and increments the component of its stream. `record` puts the stream's
+clock, joined with the host's, into the event; `wait` joins the event's clock into the stream's; `sync` joins the clocks
+that the host waits for into the host's. Work A comes before work B exactly when B's clock has counted A. So the verdict
+depends on the order of the program's calls alone, and is the same whatever a device does.
 """
 
 from __future__ import annotations
@@ -360,8 +360,8 @@ class Races:
     def _note(self, access: RowAccess) -> None:
         """Remember an access, and forget each earlier access that can only race if this access races too.
 
-        These are accesses for which the host has waited, accesses before a write of all their rows, and reads of the
-        same stream within the rows that are read now.
+        These are accesses for which the host has waited, accesses ordered before a write of all their rows, and reads
+        ordered before a read of all their rows.
         """
         (buffer, lo, hi), is_write, work, host = access.span, access.is_write, access.work, self.clocks.host
         clock, left = work.clock, []

@@ -67,7 +67,7 @@ def lab() -> Lab:
 
 
 def mend(case: Case, rule: Rule, wrong: frozenset[str]) -> Mapping[int, Operation]:
-    """Give a new runner the reference's manager, if the rule does not judge managers and the reference exists here."""
+    """Give new runners the reference's manager; return {} if the rule judges managers, or if `runner` goes wrong."""
     if rule.facets & _OF_MANAGERS or "runner" in wrong:
         return {}
     runners = [number for number, operation in enumerate(case.trace.operations) if operation.name == "runner"]
@@ -124,7 +124,7 @@ _Record = Mapping[str, Any]
 
 
 def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator[Chart]:
-    """Yield a chart of streams and a chart of memory use, if they show what is wrong. The reference has no charts."""
+    """Yield a chart of streams and one of memory use, each only if it shows a mistake; no charts for the reference."""
     notes = [record.get("notes", {}) for record in records]
     if 0 < operation <= len(notes) and notes[operation - 1].get("lanes"):
         yield _lanes(notes[operation - 1]["lanes"], operation)
@@ -150,7 +150,7 @@ def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator
 
 
 def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
-    """Draw calls as columns, each in the row of its stream. The headings are lines of the submission."""
+    """Draw calls as columns, each in the row of its stream. The column headings are line numbers of the submission."""
     calls = lanes["calls"]
     host = len(lanes["streams"])
     rows = [stream if stream >= 0 else host for stream, _, _ in calls]
@@ -158,7 +158,7 @@ def _lanes(lanes: Mapping[str, Any], operation: int) -> Chart:
     marks = [places[number] for number in lanes["pair"]]
     cells = [sign for _, sign, _ in calls]
     columns = [str(line) if line else "–" for _, _, line in calls]
-    if len(marks) == 1:  # the second is the host, which reads when the call returns
+    if len(marks) == 1:  # the host, which reads when the operation ends, is the second
         rows, cells, columns = [*rows, host], [*cells, "H"], [*columns, "end"]
         marks.append(ChartCell(len(rows) - 1, host))
     used = sorted({*rows})

@@ -1,7 +1,7 @@
 """The operations of case files, played on the block manager, the engine and the runner of Parts 1 to 3.
 
-A state has blocks, tables and offloaded lengths, and which rows each step loads. Of the contents of memory a state only
-lists what is wrong. A right program has nothing wrong, so these lists are empty here.
+A state has blocks, tables, offloaded lengths, and the layers and numbers of rows that the last call loaded. Of the
+contents of memory a state only lists what is wrong. A right program has nothing wrong, so these lists are empty here.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class Offload(Engine):
         return -(-num_tokens // int(self._engine.cfg.block_size))
 
     def _check_not_read(self, written: set[tuple[int, int]]) -> None:
-        """Raise `CannotGoOn` for a write to rows of a load that was not used yet ("Left to you" in the handout)."""
+        """Raise `CannotGoOn` for a write to blocks from which an unused buffer was loaded (handout, "Left to you")."""
         for buffer, read in self.read_by.items():
             if written & read:
                 raise CannotGoOn(

@@ -57,7 +57,7 @@ class Log:
     garbage: list[tuple[LoggedCall, RowSpan]] = field(default_factory=list)
     """The kernels that read garbage, each with the first row that held garbage."""
     most_bytes: int = 0
-    """The most device memory that was allocated at a time. Line `most_line` allocated last at that time."""
+    """The peak of allocated device memory, in bytes. The allocation in line `most_line` reached it."""
     most_line: int = 0
     most_layers: int = 0
     """The most layers whose keys or values were outside the storage at a time."""
@@ -162,7 +162,7 @@ class Replay:
             log.works.append(work)
             if call.name not in _READ_NOTHING and (row := self._garbage(call)) is not None:
                 log.garbage.append((call, row))
-            result = self.memory.run(call) if call.name != "alloc" else None  # what was created holds garbage already
+            result = self.memory.run(call) if call.name != "alloc" else None  # `create` filled the buffer with garbage
             if call.name in ("k_proj", "v_proj") and result is not None:
                 results = log.keys if call.name == "k_proj" else log.values
                 results.setdefault(call.arguments["layer"], []).append(result.copy())
@@ -197,7 +197,7 @@ class Replay:
 
 
 def numbers_of(storage: Any, device: LoggedDevice) -> dict[str, int]:
-    """Return the numbers of the buffers in a program's attributes, without values that are no buffer's number."""
+    """Return the numbers of the buffers in a program's attributes. Skip values that are not the number of a buffer."""
     pairs = storage.items() if isinstance(storage, dict) else ()
     return {
         name: number

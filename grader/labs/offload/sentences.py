@@ -22,9 +22,9 @@ _NOT_JUDGED = {
     "store": (*_WORKSPACE, *_CACHE),
     "flush": _CACHE,
 }
-"""For work of a runner's call, or a call of an engine: the parts of the state not judged if it was not done.
+"""Keys: work of a runner's call, or a call of an engine. Values: the parts of the state not judged without this work.
 
-A program that does nothing has no race."""
+Without this a program that does nothing would pass, because it has no race."""
 _MOST_SENTENCES = 5
 
 

@@ -52,7 +52,7 @@ class _EngineRows(NamedTuple):
 
 
 def _in_order(memory: object, state: State, operation: Operation) -> _EngineRows | None:  # noqa: ARG001 - see `Remember`
-    """Load only written rows, and use a loaded buffer before any other call."""
+    """Begin with `_FIRST`, load only written rows, and use a loaded buffer before any call other than `load`."""
     rows = memory if isinstance(memory, _EngineRows) else _EngineRows()
     begun, written, stored, loaded, last = rows
     first, second = operation.numbers[:2]

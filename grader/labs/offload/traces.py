@@ -68,8 +68,8 @@ class _EngineLines:
     def __init__(self, random: Random, settings: tuple[int, int, int, int, int]) -> None:
         self.random = random
         self.layers, self.blocks, self.size, self.buffers, self.longest = settings
-        self.cpu: dict[tuple[int, int], int] = {}  # of layer and block, how many rows from row 0 on were written
-        self.stored: dict[int, set[int]] = {}  # of each layer the rows of the decode buffers that were written
+        self.cpu: dict[tuple[int, int], int] = {}  # by layer and block, the number of written rows from row 0 on
+        self.stored: dict[int, set[int]] = {}  # by layer, the written rows of the decode buffers
 
     def next(self) -> list[_Line]:
         """Return the next lines."""
@@ -185,7 +185,7 @@ def explore(random: Random, length: int) -> list[Operation]:
 
 
 def _another(random: Random, kind: str) -> tuple[Operation, ...]:
-    """Return an operation that makes a second object, which must not affect the first; sometimes nothing."""
+    """Return () or, rarely, an operation that makes a second manager or runner, which must not affect the first."""
     if random.random() >= 0.04:
         return ()
     if kind == "manager":
@@ -202,7 +202,7 @@ def _with_number_0(operation: Operation) -> Operation:
 
 
 def _with_longer_table(random: Random, operation: Operation, engine: Operation) -> Operation:
-    """Return the operation, sometimes a load with one block more in its table than needed. Short tables stay short."""
+    """Return the operation; a load sometimes gets one block more than it needs, but never if its table is too short."""
     if operation.name != "load" or random.random() >= 0.2:
         return operation
     arguments: tuple[Any, ...] = operation.arguments

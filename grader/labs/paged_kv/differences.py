@@ -83,7 +83,7 @@ def standing(number: int, *, repaired: State, left: State) -> frozenset[Differen
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
     """Return a difference with the number of its engine in its name.
 
-    If the call was refused, its facet is "failing"; if the engine is not the call's `own` one, "isolation".
+    The facet becomes "failing" if the call must fail, else "isolation" if the engine is not the call's `own` one.
     """
     prefix = engine_prefix(number)
     if prefix:
@@ -238,7 +238,7 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
 
 
 _SIGN_EXTENSIONS = (0, -1)
-"""The upper half of an int in 8 bytes."""
+"""The possible upper halves of an int that was stored as 8 bytes."""
 
 _MOST = 96  # a zeroed pool differs in thousands of words; nobody reads more than a few
 

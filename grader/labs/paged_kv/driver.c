@@ -1,7 +1,7 @@
-/* The only code that knows the student's structures: it makes the six calls, pokes, and says the state by the names of
- * reference/paged_kv/oracle.py. What only a wrong state has is said in addition: another pool_base_ptr, where the walk along
- * next ends, and that the walk along prev is not its mirror. It trusts no pointer that the table of allocations does
- * not confirm, and no length that it did not count itself.
+/* The only code that knows the student's structures. It makes the six calls, pokes, and reports the state by the names
+ * of reference/paged_kv/oracle.py. Three more names occur only in a wrong state: pool_base_ptr if it is not the pool,
+ * next if the walk along next does not end at the head, prev if the walk along prev is not its mirror. It trusts no
+ * pointer that the table of allocations does not confirm, and no length that it did not count itself.
  */
 #include "harness.h"
 #include "llm_memory.h"
@@ -16,7 +16,7 @@ enum code {
     MAKE_ENGINE, ADD_SEQUENCE, MAP_BLOCK, STORE_RECORD
 };
 
-static LLMEngine *engines[MOST_ENGINES + 1]; /* by number; 0 is the NULL engine. Its pool is lent under this number */
+static LLMEngine *engines[MOST_ENGINES + 1]; /* by number, under which its pool is lent; 0 is the NULL engine */
 static int32_t makers; /* calls so far that could make a sequence */
 static int32_t seed, most_engines, pool_align;
 
@@ -121,7 +121,7 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
     return 1;
 }
 
-/* The following build a state as the handout's calls would leave it: each table is an allocation of its own. */
+/* The following pokes build a state as the handout's calls would leave it: each table is its own allocation. */
 
 static int make_engine(int32_t number)
 {

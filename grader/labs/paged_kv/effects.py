@@ -1,4 +1,4 @@
-"""What a call meets and does: its situation, the blocks it took, the words it wrote, the bytes that it may touch.
+"""The situation of a call, and its effects: the blocks it took, the word it stored, the bytes that it may touch.
 
 A known mistake names the words of the situation that it needs, and a diagnosis looks for words that all wrong calls
 share. The words are part of the oracle's reply (`Reply.circumstances`), so they are stored with what a case expects.
@@ -44,7 +44,7 @@ MAKERS = frozenset({"create_sequence", "fork_sequence"})
 
 
 def ids_of(operation: Operation) -> tuple[int, ...]:
-    """Return the ids of sequences that a call names; none for a poke."""
+    """Return the ids of sequences that a call names; () for a poke."""
     return operation.numbers[: _IDS.get(operation.name, 0)]
 
 

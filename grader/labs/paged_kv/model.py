@@ -74,7 +74,7 @@ class PagedKVModel:
         )
         self._decoded: dict[bytes, State] = {}
         self._judged: tuple[bytes, State | None] = (b"", None)
-        """The record that was judged last, and the state that was right in place of its state."""
+        """The record that was judged last, and the oracle's state after the same operation."""
         self._compared: Callable[[], bytes] = self.record
         """Makes the record with which the last judged operation was compared."""
 
@@ -89,18 +89,18 @@ class PagedKVModel:
         return values.encode(self._record())
 
     def allowed(self) -> tuple[MemorySpan, ...]:
-        """Return where the call may write in tensors: the slot of an append, or the two blocks between which it copies.
+        """Return the bytes of the pool that the call may touch (Global Constraint 4).
 
-        () for other calls (Global Constraint 4).
+        These are the slot of an append, or the two blocks of a copying append; () for other calls.
         """
         return self.effects.allowed
 
     def worked(self) -> frozenset[str]:
-        """Return nothing: for calls that a program has not done, `grader.judge.resume` uses the reference's state."""
+        """Return no facets: no case asks for work. `grader.judge.resume` builds the state after a failing call."""
         return frozenset()
 
     def restore(self, record: bytes) -> None:
-        """Take over the state that a program was in. Raises `CannotGoOn` if nothing follows from the state."""
+        """Set the state to a program's, repaired. Raises `CannotGoOn` if it is too broken to continue from."""
         self._take_over(self._repaired(record))
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
@@ -141,7 +141,7 @@ class PagedKVModel:
         )
 
     def compared(self) -> bytes:
-        """Return the state after the call with the program's own blocks; only the entry of the wrong block differs."""
+        """Return the expected record. It has the program's own blocks, but the right one in the reported entry."""
         return self._compared()
 
     def describe(self, record: bytes) -> dict[str, object]:
@@ -165,9 +165,9 @@ class PagedKVModel:
         return record_of(self._last, self.effects.reply, self.oracle.state())
 
     def _with_untouched(self, right: State, left: State, operation: Operation, reply: Reply) -> State:
-        """Return the state in which all that the call must not touch is as the program `left` it before the call.
+        """Return the state `right`, but with engines that the call must not touch as the program `left` them before.
 
-        It must not touch any other engine, nor the called engine if the call must fail.
+        The call must not touch any other engine, nor its own engine if the call must fail.
         """
         fails = reply.refused and operation.name != "llm_init"
         return {
@@ -179,7 +179,7 @@ class PagedKVModel:
         return repaired(self._decode(record)["state"], self._right_of(record))
 
     def _right_of(self, record: bytes | None) -> State | None:
-        """Return the state that was right in place of this record's state, if the record was judged last."""
+        """Return the oracle's state after the operation of this record, if the record was judged last; else None."""
         actual, right = self._judged
         return right if record is not None and actual == record else None
 

@@ -23,7 +23,7 @@ _TABLE = "table"
 
 
 def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
-    """Yield the parts for a described record; each engine has its own parts, with one title in the whole trace."""
+    """Yield the parts for a described record; each engine has its own parts, whose titles never change in a trace."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     for number, engine in engines.items():
         scope = f"engine @{number}: " if described["slots"] > 1 else ""
@@ -34,7 +34,7 @@ def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
 
 
 def _outside(engine: Mapping[str, Any], scope: str) -> Iterator[StatePart]:
-    """List the words that were written outside the blocks, a row for each: the pool's grid shows only its blocks."""
+    """List up to 4 words written outside the blocks, a row for each: the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
         yield StatePart(title=f"{scope}outside the blocks", shape=PanelShape.VALUES, lines=written)

@@ -1,7 +1,7 @@
 """States that a program leaves: the names of their places, and the state from which the next call is judged.
 
 An impossible value (a negative kv_count, an entry that is no block, a table or a list that cannot be read) is replaced
-by the oracle's value: it was reported when the program left it so, and the rest of the case can still be judged.
+by the oracle's value. It was reported at the call that left it, and the rest of the case can still be judged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reference.paged_kv.sequence import UNMAPPED
 
 NEXT_WALK = "the walk along next from active_seqs"
 PREV_WALK = "the sequences along prev from active_seqs"
-"""The names for how the list ends along `next`, and for whether the list along `prev` is the same."""
+"""Names of places: how the list along `next` ends, and whether the list along `prev` mirrors it."""
 
 UNTOUCHED = "untouched"
 """The text for a word of the pool that was never written."""
@@ -30,7 +30,7 @@ ENGINE = "engine"
 """What the driver replies for a pointer to an engine."""
 
 
-def places(record: bytes, targets: int) -> dict[str, int]:  # noqa: ARG001 - a record says itself how many engines it has
+def places(record: bytes, targets: int) -> dict[str, int]:  # noqa: ARG001 - the record shows how many engines it has
     """Return the index of each named word of the record. Raises `ValueError` if `record` is not a record."""
     try:
         state, words = values.decode(record)["state"], values.offsets(record)
@@ -91,7 +91,7 @@ def pointer_name(pointer: Any) -> str:
 
 
 def pointer_tag(pointer: Any) -> str:
-    """Return the word for where a pointer leads that circumstances of known mistakes (mistakes.toml) use."""
+    """Return the tag that says where a pointer leads. The known mistakes (mistakes.toml) use these tags."""
     if pointer is None or is_unreadable(pointer):
         return "null" if pointer is None else values.pointer_kind(pointer)
     return "ok"
@@ -114,7 +114,7 @@ class PoolWords:
 
 
 def described(record: dict[str, Any], seed: int, slots: int) -> dict[str, object]:
-    """Return a record for pictures: {"reply": ..., "engines": {number: ...}, "slots": engines of the whole trace}."""
+    """Return a record for pictures: {"reply": ..., "engines": {number: ...}, "slots": number of engines}."""
     engines = {
         int(number): _described(slot, PoolWords(seed, int(number), slot["pool_bytes"]))
         for number, slot in record["state"].items()
@@ -160,8 +160,8 @@ class RecoveredEngine(Engine):
 def repaired(state: State, fallback: State | None) -> State:
     """Return a program's state with impossible values replaced by those of `fallback`.
 
-    `fallback` is the state that was right in its place, None if that is unknown. Raises `CannotGoOn` if a value is
-    impossible and its replacement is unknown.
+    `fallback` is the oracle's state after the operation that left `state`, None if it is unknown. Raises `CannotGoOn`
+    if a value is impossible and its replacement is unknown.
     """
     return {number: _slot(slot, _engine(fallback, number, slot)) for number, slot in state.items()}
 
@@ -169,7 +169,7 @@ def repaired(state: State, fallback: State | None) -> State:
 def recounted(state: State | None, fallback: State | None) -> State | None:
     """Return a repaired state in which the fallback's counts replace negative counts.
 
-    Whether a block with a negative count is free is unknown, so this is only for states from which nothing follows.
+    Whether a block with a negative count is free is unknown, so use this only if the oracle cannot continue otherwise.
     """
     if state is None:
         return None
@@ -238,7 +238,7 @@ def _what_is_wrong_with_the_list(engine: State) -> str:
 
 
 def _sequence(left: State, right: State | None, blocks: int) -> State:
-    """Return the sequence with unreadable tables and ids out of range replaced; unknown entries become -1."""
+    """Return the sequence with impossible values replaced by those of `right`, or by -1 for entries unknown there."""
     kv_count, tables = left["kv_count"], left["block_table"]
     if right is not None and kv_count < 0:
         kv_count = right["kv_count"]

@@ -1,6 +1,6 @@
-"""How the calls of the scheduler assignment are made, and what is read of a submission after each.
+"""Makes the calls of the scheduler assignment, and reads the state of a submission after each.
 
-The manager that a submission gets is the given one, which notes its calls. Requests are recognised by identity.
+A submission gets the given manager, extended to note its calls. Requests are recognised by identity.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class World:
     def begin(self, kv: Any, scheduler: Any, settings: list[Any]) -> None:
         """Begin with a new manager and scheduler, and forget everything else."""
         self.kv, self.scheduler = kv, scheduler
-        self.settings = settings  # what both were made with
-        self.requests: dict[str, Any] = {}  # by id, the newest of each
+        self.settings = settings  # the arguments with which both were made
+        self.requests: dict[str, Any] = {}  # by id, the newest request with that id
         self.given: dict[str, list[Any]] = {}  # of each request its prompt, max_tokens, priority and arrival
-        self.scheduled: dict[str, int] = {}  # by the last schedule, until update
-        self.spoiled = False  # whether what it returned was emptied
+        self.scheduled: dict[str, int] = {}  # tokens by request id, from schedule until update
+        self.spoiled = False  # whether the result of the last schedule was emptied
         self.lent: list[tuple[Any, Any]] = []  # lists that were given, each with a copy
-        self.returned: list[tuple[Any, Any]] = []  # results that came back, each with a copy
+        self.returned: list[tuple[Any, Any]] = []  # results of calls, each with a copy
 
     def lend(self, items: Any) -> Any:
         """Remember a list or dict that goes into a call, to see later whether it was changed."""

@@ -1,4 +1,4 @@
-"""The lab of the scheduler: what its driver reads, by name, its invariants, and the charts of a run."""
+"""The lab of the scheduler: its facets, its invariants, and the charts of a run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The oracle of the scheduler: the engine with what its caller does, and the situations of calls.
 
-A situation has a word that known mistakes name, unless the sentence that decided the call says the same.
+Known mistakes name situations by words. A situation has no word if the sentence that decided the call says the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SchedulerOracle(Scheduler):
     def __init__(self) -> None:
         super().__init__()
         self.spoiled = False  # whether the caller emptied what the last `schedule` returned
-        self.awaits_update = False  # whether `schedule` was called here last; a state that is taken over awaits none
+        self.awaits_update = False  # whether `update` must follow the last `schedule`; False after `restore`
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def schedule(self) -> list[Any]:
@@ -55,7 +55,7 @@ class SchedulerOracle(Scheduler):
         return super().state() | {"spoiled": self.spoiled, "intact": self.intact}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state."""
+        """Set the state to one that `state` returned or the driver read."""
         super().restore(state)
         self.spoiled, self.intact, self.awaits_update = state["spoiled"], state["intact"], False
 

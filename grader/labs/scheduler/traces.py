@@ -1,6 +1,7 @@
 """Random traces: small pools, requests that begin with equal tokens, ids that occur again, simulations in full memory.
 
-No trace contains what the handout leaves open. Searches (`explore`) also have traces of the functions of Task 5.
+No trace contains a call whose result the handout leaves open. Searches (`explore`) also have traces of the functions
+of Task 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the harness of C programs reports of a case: allocations that were misused or lost, signals, exits, stacks.
 
-The frames that the harness sends (harness/frames.c) are decoded. The end of a case and each misuse get a description.
+This module decodes the bodies of BLOCK and REFUSED frames (harness/frames.c), and describes each misuse of memory and
+the end of a case in words.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
 
 RELEASED_WRONGLY = "released-wrongly"
-"""Tag of a difference: memory was released that may not be."""
+"""Tag of a difference: memory was released that must not be released."""
 
 DAMAGED = "damaged"
 """Tag of a difference: something was written outside of allocations."""
 
 UNKNOWN, HELD = -1, -2
-"""Values that replace an operation's number."""
+"""Values instead of an operation's number: not known, or none because something still points to the allocation."""
 
 
 class HeapEvent(IntEnum):
@@ -109,12 +110,12 @@ _BROKEN = {
     5: _OVERRUN,
     6: Misuse("write-after-free", "writes into {size} bytes{made} that were already freed{freed}"),
 }
+"""Misuses of `BAD_FREE` and of `BROKEN` events, by the values of `enum detail` in harness/inside.h."""
 _TOO_SMALL = Misuse(
     "too-small",
     "uses an allocation of {size} bytes{made} that is too small: {number} bytes are needed",
     explains_state=True,
 )
-"""Misuses by the values of `enum detail` in harness/inside.h."""
 
 
 def block_event(body: bytes, operation: int) -> BlockEvent:
@@ -149,9 +150,9 @@ def _misuse(event: HeapEvent, detail: int) -> Misuse | None:
 _RECURSION = 8
 _EXIT_NO_REPORT, EXIT_BAD_PLAN = 97, 100
 """Exit codes of the harness (inside.h)."""
-_SI_KERNEL = 0x80  # the si_code by which Linux on x86-64 reports an address outside the range of all addresses
-_STACK_FULL = 1 << 16  # instead of a si_code; the address is then the number of bytes of stack in use
-_USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports that address: the bits above are neither all 0 nor all 1
+_SI_KERNEL = 0x80  # the si_code by which Linux on x86-64 reports an address that cannot exist (not canonical)
+_STACK_FULL = 1 << 16  # sent instead of a si_code; the address is then the number of bytes of stack in use
+_USED_BITS, _ALL_ABOVE = 48, 0xFFFF  # 64-bit Arm reports the address itself: its upper bits are neither all 0 nor all 1
 _FIRST_PAGE = 4096
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
@@ -198,7 +199,7 @@ class Fault:
 
     @property
     def detail(self) -> str:
-        """The word by which known mistakes recognise the fault; "" for a pointer that leads to no memory."""
+        """The word by which known mistakes recognise the fault; "" for other faults, such as use of NULL."""
         if self.calls_itself:
             return "crash-recursion"
         if self.code == _STACK_FULL:
@@ -243,7 +244,7 @@ def refused_call(body: bytes, operation: int) -> RefusedCall:
 
 
 class Remark(NamedTuple):
-    """What an instrumented program reported of one operation in addition to its state, in the format of that build."""
+    """A report of undefined behaviour in one operation. `body` is the body of its frame (harness/faults.c)."""
 
     operation: int
     body: bytes
@@ -347,7 +348,7 @@ class NativePlayed(Played):
 
     @property
     def ending(self) -> Ending | None:
-        """How the case ended. What the grader did to the program comes before what the program did."""
+        """How the case ended; None if all operations returned. If the grader ended the case, this says why."""
         call = self.next_call
         if not call:
             return None
@@ -397,7 +398,7 @@ def native_played(comparison: Comparison) -> NativePlayed:
 
 
 def name_lines(played: Sequence[NativePlayed], lines_of: Callable[[Iterable[tuple[int, ...]]], Lines]) -> None:
-    """Give bad ends their lines; `lines_of` finds the lines on stacks of addresses."""
+    """Set `fault_lines` of the cases that ended badly; `lines_of` finds the lines on stacks of addresses."""
     faults = {number: played_case.left or played_case.fault for number, played_case in enumerate(played)}
     stacks = {number: fault.place for number, fault in faults.items() if fault is not None}
     lines = lines_of(stacks.values()) if stacks else {}

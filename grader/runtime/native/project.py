@@ -1,4 +1,4 @@
-"""What a C lab supplies, and the programs that are built of a lab and a submission."""
+"""What a C lab supplies, and the programs that are built from a lab and a submission."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CProject:
     def unwritten(self, source: bytes) -> frozenset[str]:
         """Return the demanded functions whose body is empty or only returns, as far as their text shows it.
 
-        A file is read once, in linear time. A function that a macro writes counts as written.
+        This takes linear time, whatever the file contains. A function that a macro writes counts as written.
         """
         text = _COMMENT.sub(" ", source.decode("utf-8", "replace"))
         return frozenset(

@@ -126,8 +126,8 @@ class Frames:
 
 
 WATCH = -1
-"""Used in place of the number of a failing allocation: no allocation fails, and memory is reported that was freed by
-the call that allocated it."""
+"""Used instead of the number of the allocation that fails: no allocation fails, and the harness reports each allocation
+that is freed by the call that made it (`HeapEvent.SCRATCH`)."""
 
 _MOST_ENCODINGS = 1024
 _MAGIC = 0x504C414E
@@ -162,7 +162,7 @@ def plan(
     `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
     `hanging`: the calls that are known to hang. `limits`: for single operations. `total`: seconds for all of the cases.
     `pace`: how many times slower than a usual machine this one is.
-    `confined`: a process in which student code runs gives up all rights that it can.
+    `confined`: the kernel can refuse system calls, so the harness gives them up before student code runs (rights.c).
     """
     if len({cases[number].visibility for number in numbers}) > 1:
         raise ValueError("public and hidden cases in one process")
@@ -245,7 +245,7 @@ def _encode(argument: Argument, lists: bytearray) -> bytes:
     return _ARGUMENT.pack(_LIST, start | length << 32)
 
 
-_STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
+_STARTING_SECONDS = 1.0  # added to the time of all cases: the harness itself ends them when that time is used up
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
 _TOO_MUCH = (
@@ -285,9 +285,9 @@ def replay(
 ) -> NativeReplayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when the grader's own side breaks.
 
-    `failing`: for each case which allocation fails, see harness.c. With `tracing` no states are reported; instead, for
-    memory that was never freed, the operation since which nothing points to it. With `lines` a program that was built
-    to report lines reports them (`NativePlayed.lines`). If the whole program ends in the middle, another process plays
+    `failing`: see `plan`. With `tracing` the harness reports no states, but for memory that was never freed the
+    operation since which nothing points to it. With `lines` a program that was built to report lines reports them
+    (`NativePlayed.lines`). If the whole program ends in the middle, another process plays
     the cases that had not begun. Raises `TooBusy` if the program was ended while it worked, as on a busy machine.
     """
     played = [NativePlayed(case) for case in cases]
@@ -407,7 +407,7 @@ def _take_down(played: list[NativePlayed], frame: HarnessFrame, pace: float) -> 
             played_case.refused.append(refused_call(frame.body, frame.operation))
         case FrameKind.LINES if (
             played_case.lines is None and len(frame.body) <= _MOST_OF_LINES
-        ):  # not that of a later crash
+        ):  # a later crash sends another one
             played_case.lines = frame.body
         case FrameKind.FAULT:
             played_case.fault = _fault_of(frame)

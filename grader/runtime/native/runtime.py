@@ -66,8 +66,8 @@ VALGRIND = NeededTool(
     instead="Or grade without it, by the grader's own instruments only: --without-memory-checker",
 )
 _USUAL_SECONDS, _USUAL_CHECK, _USUAL_CHECK_WITH_LIBC = 0.09, 0.03, 0.35
-"""CPU seconds that a usual machine takes for a known-good program without Valgrind, and for Valgrind in the lane
-`freestanding` and in other lanes. They are 1.5 times those of a server of 2024."""
+"""CPU seconds of a usual machine: to build and play a known-good program, and in addition to run it under Valgrind in
+the lane `freestanding`, or in another lane. They are 1.5 times what a server of 2024 needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class NativeObservations(Observations):
     """The contracts of the cases that Valgrind ran."""
 
     def completed(self) -> NativeObservations:
-        """Return these observations with the symptoms and origins of what was reported so far."""
+        """Return these observations with what follows from the reports so far: symptoms, origins and coverage."""
         checked = self.checked
         return replace(
             self,
@@ -161,7 +161,7 @@ class NativeRuntime:
         return replace(timely(work, self, run), unwritten=self.project.unwritten(source))
 
     def pace(self) -> float:
-        """Return the pace that was measured when the harness was compiled."""
+        """Return the pace, which is measured once for each compilation of the harness and then cached."""
         prefix = harness_objects(self.project).prefix  # different for each compilation
         return measured_once(self.pace_now, prefix.encode())
 
@@ -175,14 +175,14 @@ class NativeRuntime:
             if resources.version(VALGRIND.name):
                 natively, optional = {0: 0.0}, OptionalStages()
                 checked = memcheck(work, program, [case], [0], natively=natively, driver=driver, optional=optional)
-                if not checked.refused:  # if it does not begin, its time says nothing
+                if not checked.refused:  # if Valgrind does not begin, its time says nothing
                     seconds = work.budget.paid
                     lanes = harness_objects(self.project).starts
                     usual += _USUAL_CHECK if "checked freestanding" in lanes else _USUAL_CHECK_WITH_LIBC
             return pace_of(seconds * work.budget.pace, usual)
 
     def known_good(self, work: Workspace) -> NativeProgram:
-        """Return the program of a submission without mistakes that does nothing; it shows what this machine can do."""
+        """Return a known-good program: it has only stubs, and fails only if this machine does not work."""
         return known_good_program(self.project, work)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
@@ -271,7 +271,7 @@ class NativeRuntime:
         unplaced: Sequence[Unplaced],
         order: Sequence[int],
         optional: OptionalStages,
-        quick: bool = False,  # noqa: ARG002 - it looks in no other cases
+        quick: bool = False,  # noqa: ARG002 - this runtime plays no other cases
     ) -> Observations:
         """Run Valgrind again, and a build that reports its lines, only if a line is still unknown."""
         assert isinstance(observed, NativeObservations)
@@ -325,7 +325,7 @@ class NativeRuntime:
             return observed
         from grader.runtime.native.lines import find_lines  # noqa: PLC0415 - a right program does not need it
 
-        # a workspace of its own, because what ran in the other one may have left something there
+        # a new workspace, because programs that ran in `work` may have left files there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
             found, seconds = find_lines(
@@ -346,7 +346,7 @@ class NativeRuntime:
         """Look for undefined behaviour, for allocations that fail unnoticed, and for needless ones."""
         from grader.runtime.native.advice import look_for_advice  # noqa: PLC0415 - few gradings advise
 
-        # a workspace of its own, because what ran in the other one may have left something there
+        # a new workspace, because programs that ran in `work` may have left files there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_sanitized, self.project, source=source)
             own = native_program(program)

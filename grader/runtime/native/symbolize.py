@@ -29,7 +29,7 @@ _TRIES = 2
 _LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
 """An ordinary program needs 0.02 seconds and 30 MB."""
 _ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
-_MOST_OF = 0.7  # part of a limit of CPU time: the kernel counts by ticks and is not exact
+_MOST_OF = 0.7  # a tool that was killed after this part of its CPU limit reached it: the kernel counts by ticks
 _KNOWN_GOOD = "/bin/sh"
 """A program whose debug lines are not forged: if addr2line fails on it, addr2line is at fault."""
 _NUMBER = re.compile("[0-9]{1,7}")

@@ -1,8 +1,8 @@
-"""The symptoms of C submissions: wrong releases, damage, leaks, and reports of Valgrind, with the lines that caused them.
+"""The symptoms of C submissions: wrong releases, damage, leaks and Valgrind's reports, with the lines that caused them.
 
 Cases that came to their end and left memory unfreed run once more, natively. In that run the harness checks after each
 operation which allocations can still be reached from the caller's pointers and the program's own writable data. Cases
-in which a call that must fail allocated memory also run once more: what the call freed again is not known at the end.
+in which a call that must fail allocated memory also run once more: only this run reports what the call freed again.
 
 The harness's table of allocations shows what a case lost, but a program can store into this table. So Valgrind's own
 record of allocations decides. `NativePlayed.ending` says how a case ended; that is no symptom.
@@ -65,10 +65,10 @@ def heap_use(comparison: Comparison, traced: Sequence[BlockEvent] | None = None)
 def find_lost(
     work: Workspace, program: NativeProgram, comparisons: Sequence[Comparison], driver: Driver
 ) -> tuple[dict[int, list[BlockEvent]], float]:
-    """Run some cases again. Return the events of the cases of which this run reports more, and its CPU seconds.
+    """Run the cases with lost or needless allocations again. Return their events by case, and the run's CPU seconds.
 
-    The events have `BlockEvent.lost_by` for lost memory, and `HeapEvent.SCRATCH` if a call that must fail allocated.
-    Raises `GraderError` when the grader's side breaks.
+    The events have `BlockEvent.lost_by` for lost memory, and `HeapEvent.SCRATCH` for memory that a call that must fail
+    allocated and freed. Cases in which the run diverged are left out. Raises `GraderError` when the grader breaks.
     """
     watched = [WATCH if _allocates_although_refused(comparison) else 0 for comparison in comparisons]
     numbers = [number for number, comparison in enumerate(comparisons) if watched[number] or lost_natively(comparison)]
@@ -83,10 +83,11 @@ def find_lost(
 
 
 def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], checked: Checked) -> tuple[HeapUse, ...]:
-    """Return what the cases lost, with the allocations that only Valgrind reports.
+    """Return what the cases lost, with the allocations that only the run under Valgrind shows.
 
-    A case that reached its end lost what was left under Valgrind. If Valgrind lists more unfreed memory for some cases,
-    it counts in each of these cases, because only a program that changes the harness's memory can hide it.
+    A case that reached its end lost at least what was left under Valgrind. Valgrind also lists unfreed memory for a
+    group of cases. What the harness did not report of such a list counts in each case of the group for which no loss is
+    known, because only a program that changes the harness's memory can hide it.
     """
     confirmed = list(uses)
     ended = {number for number, comparison in enumerate(comparisons) if comparison.end is End.REACHED}
@@ -214,7 +215,7 @@ def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Origin
 def given_up(comparisons: Sequence[Comparison], lines: Lines) -> dict[Place, Origin]:
     """Return the refused calls of libc in operations that end badly, or that refuse although they must work.
 
-    A call is left out if an operation that is right makes it at the same line.
+    A call is left out if an operation that is right makes the same call at the same line.
     """
     calls = [
         (number, call, next(iter(lines.get(stack_of(call.called_at), ())), None))
@@ -299,7 +300,7 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
 
 
 def _place_words(number: int, address: int, comparison: Comparison, lines: Lines, *, done_by: str) -> str:
-    """Say which call misused the memory, and where, in words that begin with a space; "" if that is not known."""
+    """Say which call made or freed the memory, and where, with a space before it; "" if the line is unknown."""
     line = next(iter(lines.get(stack_of(address), ())), None)
     return f" {done_by} {_call(number, comparison)} at {line}" if line is not None else ""
 

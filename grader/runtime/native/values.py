@@ -26,7 +26,7 @@ _POINTERS = {
     4: "a pointer to freed memory",
     5: "a pointer to what is already used elsewhere",
 }
-"""The kinds of pointers in harness.h that lead to nothing that can be read, in words."""
+"""Pointers whose target cannot be read, in words, by the values of `enum pointer` in harness.h."""
 _KINDS = dict(zip(_POINTERS.values(), ("stray", "small", "freed", "shared"), strict=True))
 _WORD = 4
 _MOST_DEPTH = 32
@@ -47,7 +47,7 @@ def decode(record: bytes) -> Any:
 
 
 def offsets(record: bytes) -> dict[tuple[str, ...], int]:
-    """Map the path of each value to the index of a word of the record: for an int its own word, else the kind's.
+    """Map the path of each value to the index of a word of the record: an int's own word, else the word with the kind.
 
     Raises `CannotGoOn` for bytes that are not a record.
     """
@@ -92,7 +92,7 @@ def _put(words: array[int], value: object) -> None:
 def _put_list(words: array[int], items: Sequence[Any]) -> None:
     try:
         ints = array("i", items)
-    except (OverflowError, TypeError):  # not all of them are ints
+    except (OverflowError, TypeError):  # not all of them are ints of 32 bits
         words.append(_LIST)
         for item in items:
             _put(words, item)

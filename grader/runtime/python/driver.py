@@ -6,10 +6,10 @@ text: what case files may write follows from the signatures.
 
 Its public functions are the operations, except `read(world)`, which returns a function for each part of the state. The
 docstring of an operation names the part of the handout; without one, the part is that of the operation above. An
-annotation is a type, or a name for `Annotated[TYPE, ...]`. The further marks are the bounds of a number, or words for
-what must be written, and for a word its pattern. An object is `Annotated[Any, "ATTRIBUTE"]`, with bounds if it has a
-number: a case file has the object's index or key in that attribute of the world, and the function gets the object. If
-an operation returns `Annotated[Any, FUNCTION]`, that function of the driver reads the value; its arguments are the
+annotation is a type, or a name for `Annotated[TYPE, ...]`. After TYPE come the bounds of a number, or a description of
+what must be written and, for a word, its pattern. An object is `Annotated[Any, "ATTRIBUTE"]`: a case file names it by
+its key in that attribute of the world or, if bounds follow, by its index, and the function gets the object. If an
+operation returns `Annotated[Any, FUNCTION]`, that function of the driver reads the value; its arguments are the
 world and the value. Further marks say how an operation refuses: `Annotated[KIND, None, ValueError]`.
 """
 
@@ -35,7 +35,7 @@ _TYPES = {"typing", "collections.abc", "__future__"}
 _MOST = 1 << 62
 _REPLY = JsonValue("reply", "JSON without spaces")
 _WANTED = {bool: "true or false", list[int]: "a list of numbers such as [1,2]"}
-"""Words for what must be written, for types for which the driver does not say it."""
+"""For error messages: what a case file must contain for these types, if the driver does not say it."""
 
 
 class _WordOrJson(JsonValue):

@@ -1,13 +1,14 @@
-"""Find the line of a fault: the one that set a wrong value or returned, or one that mostly calls that go wrong run.
+"""Find the line of a fault: the one that set or returned a wrong value, or one that runs mostly in calls that go wrong.
 
 The operations that went wrong are played again, traced: after which line did the wrong part of the state change last,
 and which `return` was taken?
 
 Then all calls of many cases are traced, each with its steps from the line that ran to the line that ran next. Ochiai's
-coefficient says how well a line or a step tells calls that went wrong from calls that were right: it is 1 if all of the
-first and none of the second have it. The line with the highest one is reported, with the numbers of calls, because it
-need not be the mistake (Abreu, Zoeteweij, van Gemund: On the accuracy of spectrum-based fault localization, 2007). In C
-this was tried and found no more mistakes than the lines of stores and returns (grader.tests.trials.lines_by_mending).
+coefficient says how well a line or a step tells calls that went wrong from right calls: it is 1 if the line or step is
+in all calls that went wrong and in no right call. The line with the highest coefficient is reported, with the numbers
+of calls, because it need not be the mistake (Abreu, Zoeteweij, van Gemund: On the accuracy of spectrum-based fault
+localization, 2007). In C this was tried and found no more mistakes than the lines of stores and returns
+(grader.tests.trials.lines_by_mending).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MOST_RAN = 2_000
 _SPAN = 2
 """The most lines between a line and those that a report shows with it."""
 _CLEARER = 2
-"""How many times as often calls that go wrong must have a step as calls that are right, for the step to be reported."""
+"""A step is reported only if it is more than this many times as frequent in calls that went wrong as in right ones."""
 
 _Step = tuple[int, int]
 """The number of a line that ran, and of the line that ran next in the call; the second is 0 for the line alone."""
@@ -48,7 +49,7 @@ class _Tracing:
 
     last: int
     watched: Mapping[str, object]
-    """The operation to trace, and the part of the state to look at after each line; the operation is None for all."""
+    """The operation to trace (None: all operations), and the part of the state to read after each line."""
 
 
 def find_lines(
@@ -86,7 +87,7 @@ def find_lines(
 
 
 def _right(compared: Sequence[Comparison]) -> Iterable[int]:
-    """Return the numbers of some cases in which nothing went wrong, from the first to the last."""
+    """Return the numbers of at most `_MOST_RIGHT` cases in which nothing went wrong, sampled evenly."""
     right = [
         number
         for number, each in enumerate(compared)
@@ -203,7 +204,7 @@ class _Spectrum:
         self.wrong, self.right = (Counter(step for place in part for step in self.steps[place]) for part in self.places)
 
     def improved(self, origin: Origin, place: Place, difference: Difference) -> Origin:
-        """Return the origin of a fault at this place, with the most suspicious line if that tells calls apart clearly.
+        """Return the origin of a fault at this place, with the most suspicious line if it tells calls apart clearly.
 
         At least half of the calls that went wrong must have it. The origin's own line stays if it is as suspicious.
         """
@@ -213,7 +214,7 @@ class _Spectrum:
             return origin
         (wrong, all_wrong), (right, all_right) = self._counts(step, self.compared[place[0]].case.visibility)
         if 2 * wrong < all_wrong or wrong * all_right <= _CLEARER * right * all_wrong:
-            return origin  # several mistakes, or one that lines do not tell
+            return origin  # several mistakes, or a mistake that no single line shows
         line, then = step
         lines, also = origin.lines, origin.sentence
         if line not in known:
@@ -225,18 +226,18 @@ class _Spectrum:
         return replace(origin, lines=lines, sentence=" ".join(filter(None, [also, told])))
 
     def _counts(self, step: _Step, visibility: Visibility) -> Iterator[tuple[int, int]]:
-        """Yield of the calls that went wrong, then of those that were right, how many have this step, and their number.
+        """Yield the numbers of calls with this step and of all calls: of those that went wrong, then of the right ones.
 
-        Only public cases count for a public one: a report says nothing of hidden ones.
+        Only cases with this visibility count: the report on a public case must not use hidden cases.
         """
         for part in self.places:
             places = [place for place in part if self.compared[place[0]].case.visibility is visibility]
             yield sum(step in self.steps[place] for place in places), len(places)
 
     def _most_suspicious(self, steps: Iterable[_Step], known: Sequence[int]) -> _Step | None:
-        """Return the step that tells calls best apart; None if no call went wrong in which one of these steps occurs.
+        """Return the most suspicious of these steps; None if no call that went wrong has any of them.
 
-        Of several equally suspicious lines a known one is taken, or else the one amid most of the others.
+        Of equally suspicious lines, a line of `known` is taken, or else the line with the most of the others near it.
         """
         scores = {step: self._ochiai(step) for step in steps}
         most = max(scores.values(), default=0.0)
@@ -252,7 +253,7 @@ class _Spectrum:
 
 
 def _steps(seen: Mapping[str, Any]) -> Iterator[_Step]:
-    """Yield the steps of a traced call; what a forged report has instead is left out."""
+    """Yield the steps of a traced call; malformed entries of a forged report are skipped."""
     steps = seen.get("steps")
     for pair in steps[:_MOST_RAN] if isinstance(steps, list) else ():
         if isinstance(pair, list) and [*map(type, pair)] == [int, int]:

@@ -38,7 +38,7 @@ _MOST_DERIVING = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DerivedStep:
-    """An operation: the record that is judged, and the submission's lines that set the parts of its state."""
+    """An operation: the record that is judged, and the submission's lines that caused wrong parts of its state."""
 
     record: dict[str, Any]
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -3,8 +3,7 @@
 Before it plays, a submission is checked: does it compile, and define what is demanded? The text is compiled, and then
 executed once, in processes of the sandbox. What fails there would fail in every case; it is reported once, with its
 line. A missing class or function costs what is judged by calling it, and the points for being complete: an unfinished
-file is not a file that cannot be imported. A file that defines nothing of what is demanded does not belong to this
-assignment.
+file can be imported and graded. A file that defines none of the demanded names does not belong to this assignment.
 """
 # ruff: noqa: ARG002 - the protocol has arguments that Python does not need
 
@@ -44,7 +43,7 @@ from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 
 _KNOWN_GOOD = b"pass\n"
-"""A module without definitions: its cases end with an error that the harness explains, so the harness works here."""
+"""A module without definitions. If its cases end with an error that the harness explains, the harness works here."""
 _DROPPED = "dropped"
 _IS_DROPPED = "what is written to this file is dropped when it is graded"
 _USUAL_SECONDS = 0.035
@@ -162,11 +161,11 @@ _PROCESS = 0.01
 _SLOW = 0.02
 """An import that takes more seconds counts as slow: some 150 cases would take 3 seconds more."""
 _SLOWEST = 2.0
-"""The seconds after which an import is ended. An import that forges messages may go on, but gets no time for it."""
+"""The seconds after which an import is ended, and the most by which one import extends the time for playing cases."""
 
 
 def check(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
-    """Check a submission. Its program is its text; `Built` has no program if something is wrong with the text."""
+    """Compile and execute a submission. `Built.program` has its text; it is None if the text or its execution fails."""
     file = driver.file
     program = PythonProgram(content=source, source_name=file)
     done = run(work, program, driver, (), check=True, total=_SECONDS)

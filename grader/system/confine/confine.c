@@ -2,14 +2,14 @@
  *
  *   confine WORD... -- PROGRAM ARGUMENT...
  *
- *   errors=FD       where to write why the program was not started; nothing is written when it was
+ *   errors=FD       where to write why the program was not started; if it starts, only init writes something there
  *   init            stay and wait for the program, as the first process of a namespace must. Its status, as wait
- *                   returns it, is written after a "=" to errors=; SIGPROF is passed on. Only errors= comes before
+ *                   returns it, is written after a "=" to errors=; SIGPROF is passed on. Only errors= may come before
  *   cpu= space= file= processes= files=   the most seconds, bytes of memory, bytes in a file, processes, descriptors
  *   user=ID         become this user and group, with no other groups
  *   landlock        allow only the files of the next words, no TCP, no signals to others (as far as the kernel can)
- *   read=PATH       may be read and executed, with all below it; ignored if it does not exist. Any number of them
- *   write=PATH      may be read, written and executed, with all below it. Any number of them
+ *   read=PATH       may be read and executed, with all below it; ignored if it does not exist; may be repeated
+ *   write=PATH      may be read, written and executed, with all below it; may be repeated
  *   seccomp         refuse the system calls of filter.h
  *   fixed           the same addresses in every run, so that what depends on them repeats; ignored where a container
  *                   forbids it, as Docker does: this word protects nothing

@@ -89,7 +89,7 @@ def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = 
 
 
 def _mounted(path: Path) -> Iterator[str]:
-    """Yield options that make a path inside what it is outside: /bin is a symbolic link on most systems."""
+    """Yield options that make a path the same inside as outside. /bin is a symbolic link on most systems."""
     if path.is_symlink():
         yield from ("--symlink", str(path.readlink()), str(path))
     elif path.exists():

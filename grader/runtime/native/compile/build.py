@@ -57,7 +57,7 @@ def build(
 
     `own_headers` are only used to explain a failure. `relaxed` forgives warnings and missing functions, to find out
     what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `only` as for
-    `link`. `optional` runs what cannot change points. Raises `GraderError` when a tool fails and the file does not.
+    `link`. `optional` runs what cannot change points. Raises `GraderError` when the file is not the cause of a failure.
     """
     resources.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]

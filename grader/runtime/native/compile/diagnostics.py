@@ -238,7 +238,7 @@ _QUOTED = re.compile(r"['‘](\w+)['’]")
 def findings_of(
     project: CProject, work: Workspace, compiled: Compiled, *, source: bytes, own_headers: Mapping[str, bytes]
 ) -> list[Finding]:
-    """Return the findings for a failed compilation; one at a use of a macro has the line of its definition too.
+    """Return the findings for a failed compilation. A finding at the use of a macro also has the macro's line.
 
     `own_headers` are the headers that were submitted with the file, by name.
     """

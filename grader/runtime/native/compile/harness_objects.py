@@ -87,7 +87,7 @@ LANES: Mapping[str, Mapping[str, Lane]] = {
 """For each program its lanes, in the order in which they are tried."""
 
 STOCK: Mapping[str, str] = dict.fromkeys(LANES, "dynamic")
-"""The only lane to try for a program that is linked as the handout's own command does it."""
+"""For each program, the only lane to try if it must be linked as the handout's own command does it."""
 
 
 def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) -> dict[str, dict[str, Lane]]:
@@ -106,7 +106,7 @@ def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) ->
 
 
 _DATA: dict[int, str] = {SectionType.PROGBITS: "student_data", SectionType.NOBITS: "student_bss"}
-"""By type of section: the new name of sections with writable data. The harness restores them before every case."""
+"""By type of section: the new name of sections with writable data. Under Valgrind they are restored for each case."""
 
 _CODE = "student_text"
 """The new name of sections with code, from which system calls are refused (harness/gate.c).
@@ -119,7 +119,7 @@ _CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.link
 
 
 def section_renames(elf: Elf) -> tuple[list[str], list[str]]:
-    """Return objcopy's options that rename sections: with writable data that is not thread-local, and with code."""
+    """Return two lists of objcopy's options: to rename sections of writable data (not thread-local), and of code."""
     variables: dict[str, str] = {}
     code: dict[str, str] = {}
     for section in elf.sections:
@@ -136,11 +136,11 @@ def section_renames(elf: Elf) -> tuple[list[str], list[str]]:
 
 
 SANITIZED_CALLS = ("__ubsan_handle_*",)
-"""Functions of the harness that gcc lets a build call that reports undefined behaviour."""
+"""Functions of the harness. gcc inserts calls of them into a build that reports undefined behaviour."""
 
 _REPLACED = ("memset", "memcpy", "memmove")
 TRACED_CALLS = ("__tsan_*", "__sanitizer_cov_*", *_REPLACED)
-"""Functions of the harness that gcc lets a build call that reports lines, and functions of libc that store."""
+"""Functions of the harness. gcc inserts calls of most into a build that reports lines; `_REPLACED` replace libc's."""
 
 _MARKS = ("first_tdata", "first_tbss")
 """Symbols of marker.c, linked before the student's object: they show where its thread-local variables begin."""
@@ -161,9 +161,9 @@ _SYMBOL = re.compile(
     r"^ *\d+: [0-9a-f]+ +(\w+) (\w+) +(\w+) +\w+ +(?:\[[^]]*\] +)?(\w+) ([A-Za-z_]\w*)(?:@@\S+)?$",
     re.ASCII | re.MULTILINE,
 )
-"""A line of readelf: size, type, binding, visibility, section, and name, without names of old versions only."""
+"""A line of readelf: size, type, binding, visibility, section, name. `name@OLD_VERSION`, with one @, does not match."""
 _DECLARED = {"FUNC": "", "IFUNC": "", "OBJECT": "_Alignas(16) char {}[{}]", "TLS": "_Thread_local char {}[{}]"}
-"""By type of symbol: a C declaration of a name with a size. Other types mark places, such as the end of a section."""
+"""By type of symbol: a variable's C declaration, "" for functions. Other types mark places, such as a section's end."""
 
 _CRASHING, _CRASH = "crashing.c", 3
 """A C file whose second function crashes, and the line of the crash."""
@@ -171,7 +171,7 @@ _CRASHING, _CRASH = "crashing.c", 3
 _LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
 
 _PROCESSORS = "x86-64 and 64-bit Arm"
-"""The processors whose instructions the harness has: those with a table of system calls."""
+"""The processors for which the harness is written, in words; `ARCHITECTURES` has their system calls."""
 
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
@@ -193,7 +193,7 @@ class HarnessObjects:
     """JSON with the content of `libc` and `only_static`."""
 
     def libc(self) -> dict[str, str]:
-        """Return what the usual link gets from libc and gcc, by name: the C declaration of a variable, or ""."""
+        """Return what the usual link gets from libc and gcc, by name: a variable's C declaration; "" for functions."""
         names: dict[str, str] = json.loads(self.libc_names)["usual"]
         return names
 
@@ -368,7 +368,7 @@ def _write_libc_names(folder: Path) -> None:
 
 
 def _defined(text: str, folder: Path) -> dict[str, str]:
-    """Return the names that the libraries and objects define whose paths are in the text; see `HarnessObjects.libc`."""
+    """Return the names defined by the libraries and objects whose paths are in the text; see `HarnessObjects.libc`."""
     paths = map(Path, dict.fromkeys(_PATH.findall(text)))
     files = [path for path in paths if path.is_file() and path.read_bytes().startswith(_MAGIC)]
     names = {}

@@ -1,6 +1,6 @@
 """The names of libc and of gcc's support routines: which a submission may use, and what happens to the others.
 
-A submission may use what an ordinary program needs that keeps its data in memory: everything that prints, reading of
+A submission may use what is needed by an ordinary program that keeps its data in memory: all that prints, reading of
 stdin, strings, sorting and searching, numbers, clocks, locales, locks, `raise`. Functions for files, processes, signals
 and so on are not on the list, nor is anything that only libc's own parts should call, such as `__libc_malloc`. The
 harness replaces the allocators and the functions that end a program (`RENAMED`). libm is not mentioned: the handout's
@@ -167,8 +167,8 @@ _INTERNAL = re.compile(r"(?:__libc_|__|_IO_)(\w+)")
 """Names by which the parts of libc call each other, such as `__libc_malloc`."""
 
 _NOT_KNOWN = "0"
-"""What functions return that are not in the table. Nearly all functions that return a pointer fail with NULL, and a
-caller that checks for NULL would follow -1. Likely functions that fail with -1 are in the table."""
+"""The return value of functions that are not in the table. Nearly all functions that return a pointer fail with NULL,
+and a caller that checks for NULL would follow -1. Likely functions that fail with -1 are in the table."""
 
 
 CALLED_BY_STUBS = ("opened", "refused")

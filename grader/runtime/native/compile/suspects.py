@@ -5,10 +5,10 @@ ifuncs, sections that steer linker and loader), what makes client requests to Va
 names for replaced functions), and what could make such a request while it runs (code that can be written to). Such a
 finding scores 0 until a person has checked it.
 
-The names, types, flags and links of sections decide what linker and loader do with them. So the list of sections and
-symbols (`_ORDINARY`) holds what gcc makes with the handout's flags and is known to be harmless, not what is known to be
-harmful. It also covers other versions of gcc and other defaults: debug sections may be compressed, and macros have
-groups (-ggdb3).
+The names, types, flags and links of sections decide what linker and loader do with them. So the scan does not search
+for what is known to be harmful. It accepts the sections (`_ORDINARY`) and symbols that gcc makes with the handout's
+flags, and reports all others. It also accepts what other versions of gcc and other defaults make: debug sections may be
+compressed, and macros have groups (-ggdb3).
 
 A linked program is compared with a known-good one of the same lane (harness_objects.py) by what both start
 (`elf.start`). Whatever a submission's program starts in addition comes from its object.
@@ -136,7 +136,7 @@ class Suspect:
 
 
 def suspects(elf: Elf) -> tuple[Suspect, ...]:
-    """Return the suspects among the sections and symbols of an object file, each once; the first if there are many."""
+    """Return the suspects in sections and symbols of an object, each once. If they are too many, the last says so."""
     first_suspects = list(islice(chain(_of_sections(elf), _of_symbols(elf)), _MOST_SUSPECTS + 1))
     if len(first_suspects) > _MOST_SUSPECTS:
         first_suspects[-1] = Suspect(kind="odd-section", symbol=f"among more than {_MOST_SUSPECTS} odd ones")
@@ -394,7 +394,7 @@ def object_findings(
 ) -> Iterator[Finding]:
     """Yield the findings for sections and symbols of the object.
 
-    `optional` looks up lines, only for the first `MOST_FINDINGS` that are not `allowed`.
+    `optional` runs the search for lines. Only the first `MOST_FINDINGS` that are not `allowed` get lines.
     """
     odd = suspects(elf)
     to_locate = [suspect for suspect in odd if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]

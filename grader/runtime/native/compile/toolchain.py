@@ -5,16 +5,16 @@ The student's object, the driver and the harness are linked into a program so th
 A failure is the file's own when it occurs again, and a known-good file of its size is built in between. A failure that
 occurs only once is ignored. Any other failure is raised, so that no submission is graded by it.
 
-    gcc ended by itself   the compiler is run again with its output discarded: then no disk causes what it reports.
+    gcc ended by itself   the compiler is run again with its output discarded, so that no full disk causes an error.
                           When it reports no error, the assembler does, or the output is the cause: it is larger than
-                          gcc may write here, or there is no room, which a known-good file of that size shows.
+                          gcc may write here, or there is no room: then a known-good file of that size fails too.
     gcc was ended         by a limit on what it computes, writes or has in memory: the file's own failure. The same
                           holds when it sleeps for too long each time. By another process or the operating system, such
                           as a kernel without memory: the machine's failure.
     gcc crashed           by a signal of its own, or an internal compiler error: the file's own failure, named a crash.
 
-How compiler and assembler ended is read from their exit statuses, never from what is printed: the file can influence
-that.
+How compiler and assembler ended is read from their exit statuses, never from what they print, because the file can
+influence what they print.
 
 The known-good file is built again whenever a tool failed, never taken from a cache. It is built in the same folder, by
 the same user, under the same protection, and is as large as the file that failed. So a full disk, a missing tool and a
@@ -22,7 +22,7 @@ limit that is too low are recognised as such. The caller finds out whether a lim
 (`grader.runtime.runs.has_become_slower`).
 
 gcc and the assembler can read files from outside (`#include`, `.incbin`, `#embed`) that are neither the submission's
-nor the system's: where no protection prevents it, whatever the user can read. A program with such a file in it is not
+nor the system's. Without protection they can read whatever the user can read. A program with such a file in it is not
 run.
 """
 
@@ -68,7 +68,7 @@ STOPPED = "compiler-stopped"
 
 _MOST_FOREIGN = 20
 _LARGE = 48 << 20
-"""The most bytes of an object that gcc may still write. Programs of such objects need more room than any object."""
+"""The most bytes that a known-good file is padded to. Its programs need more room than any object that gcc writes."""
 _MOST_ERRORS = 20
 """The most errors that gcc reports. Without a limit it writes 40 MB of SARIF for a file that includes itself."""
 _FIRST_WITH_SARIF = 13
@@ -129,7 +129,7 @@ class Compiled:
 
 
 def compile_file(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
-    """Compile the file. Raises `GraderError` when it cannot be determined what is wrong with the file."""
+    """Compile the file. Raises `GraderError` when this machine, not the file, may be the cause of a failure."""
     kills = resources.memory_kills()
     most = most_seconds(work, COMPILE_LIMITS)
     first = compile_once(project, work, source, command)
@@ -157,7 +157,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
         done, statuses = _run_with_statuses(work, nowhere)
         compiled = replace(compiled, done=done, cpu_seconds=compiled.cpu_seconds + done.cpu_seconds)
         if done.succeeded or (len(statuses) == 1 and not done.slow and not done.large):
-            # the object is written, or it is too large for that, or there is no room: then this raises `GraderError`
+            # the object is written now, or is too large, or there is no room: then `known_good_program` raises
             written = compile_once(project, work, source, command)
             written = replace(written, again=again, cpu_seconds=compiled.cpu_seconds + written.cpu_seconds)
             if written.elf is None:
@@ -250,7 +250,7 @@ def _outside_files(work: Workspace) -> list[str]:
 
 
 def known_good_program(project: CProject, work: Workspace, size: int = 0) -> NativeProgram:
-    """Return the program of a submission without mistakes that does nothing; its object has at least `size` bytes.
+    """Return a known-good program, made of stubs and a few calls of libc; its object has at least `size` bytes.
 
     Empties the folder before and after. Raises `GraderError` if it cannot be built: then the failure of another file
     says nothing about that file.
@@ -475,7 +475,7 @@ def _tried(work: Workspace, command: Sequence[str]) -> tuple[Completed, bool]:
 
 
 def most_seconds(work: Workspace, limits: Limits) -> float:
-    """Return the CPU seconds from which on a tool that was ended counts as ended for its use of CPU time."""
+    """Return the CPU seconds after which a tool that was ended counts as ended by its limit of CPU time."""
     most = work.budget.cpu_limit(limits.cpu_seconds)
     return _ALL * (most if limits.own_seconds is None else min(most, limits.own_seconds))
 

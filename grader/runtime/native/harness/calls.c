@@ -58,7 +58,7 @@ void *harness_calloc(size_t count, size_t size)
     return size && count > SIZE_MAX / size ? NULL : allocate(count * size, 16, 1, CALLER);
 }
 
-/* Like libc's, except that it always moves the block. Size 0 frees it. */
+/* Like libc's realloc, except that it always moves the block. Size 0 frees it. */
 static void *resized(void *old, size_t size, void *caller)
 {
     if (old != NULL && size == 0) {
@@ -280,9 +280,9 @@ void harness_refused(const char *name, void *caller)
     send_frame(REFUSED, &body, sizeof body);
 }
 
-/* The stream of every file that is opened to be written: what is written is dropped, so the file stays empty. It is
- * never closed, because a closure goes back to states in which it is open. Under Valgrind it is stdout, which leads
- * nowhere there: no FILE that libc allocates is taken for the student's. */
+/* The one stream for all files that are opened to be written: what is written is dropped, so the file stays empty. It
+ * is never closed, because a closure goes back to states in which it is open. Under Valgrind it is stdout, which leads
+ * to /dev/null there: libc then allocates no FILE that could be taken for an allocation of the student's. */
 static FILE *empty_file;
 
 static ssize_t read_none(void *file, char *bytes, size_t size)
@@ -300,7 +300,7 @@ static int go_to_start(void *file, off64_t *place, int from)
     return (void)file, (void)from, *place = 0, 0;
 }
 
-/* Forget errors, and the student's own buffer, which may end with the file. */
+/* Clear the stream's errors, and replace a buffer that the student set: it may be gone once the file is closed. */
 static FILE *as_new(FILE *file)
 {
     static HARNESS_LARGE char buffer[1 << 12];
@@ -309,7 +309,7 @@ static FILE *as_new(FILE *file)
     return file;
 }
 
-/* Open a file. No file can be read. `stream`, if it is not NULL, keeps its own file. */
+/* Open a file to write it; opening one only to read it fails. A `stream` that is not NULL (freopen) keeps its file. */
 FILE *harness_opened(const char *mode, FILE *stream, const char *name, void *caller)
 {
     if (*mode != 'w' && *mode != 'a' && strchr(mode, '+') == NULL) {
@@ -350,8 +350,8 @@ _Noreturn void harness__Exit(int status) { leave(WAY__EXIT_C, status); }
 _Noreturn void harness_quick_exit(int status) { leave(WAY_QUICK_EXIT, status); }
 _Noreturn void harness_abort(void) { leave(WAY_ABORT, 0); }
 
-/* A longjmp is legal while the function that called setjmp still runs. No function can be put before setjmp, because
- * setjmp would save the frame of that function; so a few instructions note the buffer and jump on. Not detected are
+/* A longjmp is legal while the function that called setjmp still runs. No function can wrap setjmp, because setjmp
+ * would save the frame of that function; so a few instructions note the buffer and jump to setjmp. Not detected are
  * a copied buffer, __builtin_setjmp, and a frame that returned in the same call and whose room is in use again. */
 static struct jump {
     const void *buffer;

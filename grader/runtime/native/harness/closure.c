@@ -1,10 +1,11 @@
 /* The closure of a small engine: every call of a list, in every state that these calls lead to.
  *
- * The plan has the calls, the first of which opens the engine, and a tour: which call leads to a state that was not
- * met before, and where the tour goes back to the state before it. All memory of the student and of the lab is kept
- * for each state on the way, so a state costs a copy of some kilobytes and not its whole history. In each state every
- * call but the first is done, each from the state as it was kept. One checksum of all their records, for each state in
- * the order of the tour, is all that is reported; the grader plays what differs once more, alone and as a trace.
+ * The plan has the calls, the first of which opens the engine, and a tour: the calls that lead to new states, and
+ * GO_BACK where the tour returns to the state from which the present one was reached. All memory of the student and of
+ * the lab is kept for each state on the way, so a state costs a copy of some kilobytes and not its whole history. In
+ * each state every call but the first is done; before each call the kept state is brought back. For each state, in the
+ * order of the tour, one checksum is reported: of the records of these calls and of what they did wrong with memory. If
+ * it is wrong, the grader plays these calls once more, each at the end of a trace of its own.
  */
 #include "inside.h"
 
@@ -91,7 +92,7 @@ static int32_t call_count;
 static uint32_t *sums;
 static int32_t state_count;
 
-/* Do a call in a state; the place in the tour is the number of the operation. */
+/* Bring back a kept state and do a call in it. The grader reads state and call from the operation's number. */
 static void do_call(int level, int32_t number)
 {
     keep_or_bring_back(level, 1);

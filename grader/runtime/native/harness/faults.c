@@ -20,7 +20,7 @@ void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address,
     size_t head = sizeof body - sizeof body.stack;
     send_frame(kind, &body, head + (at ? sizeof body.stack[0] : 0));
     void *stack[FRAMES_DEPTH];
-    int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a damaged stack: the frame above is sent */
+    int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a damaged stack, so a frame was sent before */
     int from = 0, kept = 0;
     while (at != NULL && from < depth && stack[from] != at) /* the handler's own frames */
         from++;
@@ -62,10 +62,10 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     signal(signal_number, SIG_DFL);
     if (signal_number != SIGSEGV)
         signal(SIGSEGV, SIG_DFL); /* the walk up a damaged stack may fault */
-    enum { RED_ZONE = 256 }; /* below its end; ABIs allow 128 bytes, and a call writes there, too */
+    enum { RED_ZONE = 256 }; /* bytes used below the stack pointer: ABIs allow 128, and a call writes there, too */
     int hang = signal_number == SIGPROF;
     const char *at = info->si_addr, *end = stack_pointer(context);
-    int full = signal_number == SIGSEGV && at < stack_base && at >= end - RED_ZONE; /* its own stack, and not there */
+    int full = signal_number == SIGSEGV && at < stack_base && at >= end - RED_ZONE; /* its stack cannot grow */
     uint64_t address = full ? (uint64_t)(stack_base - end) : (uint64_t)(uintptr_t)at;
     if (now.lines)
         tell_lines(0);
@@ -87,7 +87,7 @@ void catch_faults(void)
     backtrace(warm, 1); /* loads libgcc now, not inside a handler */
 }
 
-/* Under Valgrind the grader itself asks where the program is. */
+/* Under Valgrind the grader sends SIGPROF to ask where the program is. */
 void on_asked(int signal_number)
 {
     (void)signal_number;
@@ -99,8 +99,8 @@ void on_asked(int signal_number)
 /* ---------------------------------------------------------------- undefined behaviour */
 
 /* The functions that a build with -fsanitize=undefined calls, with the names and the layout of gcc's libubsan; other
- * programs do not call them. Unlike libubsan they send a frame instead of a text: the kind and the place, once for
- * each place in a case. Then the case goes on. Only the arguments that are read are declared. */
+ * programs do not call them. libubsan prints a text; these send a frame with the kind and the place, once for each
+ * place in a case. Then the case continues. Only the arguments that are read are declared. */
 struct place {
     const char *file;
     uint32_t line, column;
@@ -119,7 +119,7 @@ enum undefined {
 
 static void undefined(enum undefined what, struct place *place)
 {
-    const uint32_t told = UINT32_MAX; /* no column is that far to the right; libubsan marks its places so, too */
+    const uint32_t told = UINT32_MAX; /* marks a reported place, as in libubsan; no column is so large */
     struct {
         uint32_t what, line, column;
         char file[128];

@@ -96,7 +96,7 @@ int harness_seen(const void *address)
         if (seen[place].address == address)
             return 1;
     }
-    return 1; /* more pointers than anybody allocates in one case */
+    return 1; /* the table is full, of more pointers than anybody allocates in one case */
 }
 
 void set_up_record(void)

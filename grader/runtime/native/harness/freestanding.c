@@ -73,7 +73,7 @@ ssize_t writev(int descriptor, const struct iovec *parts, int count)
 int open(const char *path, int flags, ...) { return (int)ask(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0); }
 pid_t getpid(void) { return (pid_t)ask3(SYS_getpid, 0, 0, 0); }
 
-int prctl(int what, ...) /* as our only caller calls it */
+int prctl(int what, ...) /* takes the arguments that rights.c passes */
 {
     va_list rest;
     va_start(rest, what);
@@ -381,12 +381,12 @@ _Noreturn void __assert_fail(const char *what, const char *file, unsigned line, 
     __builtin_trap();
 }
 
-/* The native run shows where a program was that ends itself. */
+/* Returns no addresses, because the native run shows where a program ended itself. */
 int backtrace(void **stack, int most) { return (void)stack, (void)most, 0; }
 
-/* Thread-local data lies below the thread's own address, and the first word there is that address (ELF, x86_64).
- * After it the compiler's stack protector looks for its canary. Data for which there is no room gets pages of its
- * own. There is no errno until the thread is made. */
+/* Thread-local data lies below the thread's own address, and the word at this address is the address itself (ELF,
+ * x86_64). The compiler's stack protector reads its canary 0x28 bytes above. Data that is too large for `room` gets
+ * pages of its own. errno must not be used until the thread is made. */
 static void make_thread(void)
 {
     enum { ROOM = 1 << 12, HEAD = 64, ARCH_SET_FS = 0x1002 };

@@ -1,10 +1,10 @@
 /* Refuses the student's own system calls. An ordinary program reaches the system through libc, and functions of libc
  * that no submission needs were replaced by ones that fail (libc_names.py); only an attack contains the
- * instruction itself. So the kernel is told where the student's code is, and refuses every call from there with
- * EPERM. It is also told of the only place from which the harness makes the calls that nobody else needs: to unmap
- * pages, and to write to descriptors other than stdout and stderr. From anywhere else, libc's functions included,
- * these calls are refused. A jump to that very place is not detected here. All other calls are the business of
- * rights.c and the launcher. The plan asks for this only where the kernel was found to be able to do it.
+ * instruction for a system call itself. So the filter below tells the kernel where the student's code is, and the
+ * kernel refuses every call from there with EPERM. The filter also has the only place from which the harness unmaps
+ * pages and writes to descriptors other than stdout and stderr, which nobody else needs. From anywhere else, libc's
+ * functions included, these calls are refused. A jump to that very place is not detected here. All other calls are the
+ * business of rights.c and the launcher. The plan asks for this only where a trial showed that the kernel can do it.
  *
  * It is not used under Valgrind, where all calls come from Valgrind's code. */
 #define _GNU_SOURCE

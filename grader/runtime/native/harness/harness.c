@@ -9,16 +9,16 @@
  *
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
  * canonical record after each; a crash or a time limit is caught on an alternate stack and sent as a FAULT frame with
- * the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into another case's
- * part because the grader takes the last END before the next BEGIN. The parent also limits the time of each operation;
- * see "time" below. Before its first operation the child gives up all rights that it does not need (rights.c). At its
- * end the child reports what it did not free, from its own table, into which the student's code could store. Valgrind,
- * whose record no store of the program reaches, decides.
+ * the return addresses. The parent sends BEGIN before each case and END after it. A child cannot forge frames of
+ * another case, because only those between a case's last BEGIN and the next case's BEGIN count. The parent also limits
+ * the time of each operation; see "time" below. Before its first operation the child gives up all rights that it does
+ * not need (rights.c). At its end the child reports what it did not free, from its own table, into which the student's
+ * code could store. Valgrind, whose record no store of the program reaches, decides.
  *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
- * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
- * errors. The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client
- * messages say where they were, so that the grader can tell a store into them from other errors. Every few cases
+ * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after the
+ * operation's errors. The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and
+ * client messages say where they were, so that the grader can tell a store into them from other errors. Every few cases
  * Valgrind lists all blocks that were never freed; there may not be more of them than the cases reported.
  *
  * The student's malloc, free, exit and so on were renamed to the functions of calls.c. Memory comes from an arena and
@@ -76,8 +76,9 @@ void harness_drop(void *pages, size_t size)
     ask_kernel(SYS_munmap, (uintptr_t)pages, size ? size : 1, 0);
 }
 
-/* No buffer of libc itself may look like a leak. Natively no printed line may be lost in a crash; nobody reads what
- * is printed in a closure, which makes very many calls, and under Valgrind, where every system call is expensive. */
+/* Give stdout a buffer that does not look like a leak, as one of libc's own would. Natively use none, so that no line
+ * that was printed is lost in a crash. Drop what is printed in a closure, which makes very many calls, and under
+ * Valgrind, where every system call is expensive: nobody reads it. */
 static void set_up_output(void)
 {
     static HARNESS_LARGE char buffer[1 << 12];
@@ -115,8 +116,8 @@ void harness_allow(const void *start, size_t size)
     (void)size;
 }
 
-/* Write what was forbidden, the case and the operation into Valgrind's report, after the operation's errors. The
- * token prevents that a program which writes there names another place. */
+/* Write what was forbidden, the case and the operation into Valgrind's report, after the operation's errors. Without
+ * the token a program that writes there could name another case or operation. */
 static void mark_errors(int32_t case_number, int32_t operation)
 {
     for (int i = 0; i < forbidden_count; i++)
@@ -129,7 +130,7 @@ static void mark_errors(int32_t case_number, int32_t operation)
 }
 
 /* Let Valgrind list the blocks that were never freed since the arena was new, in the cases up to this one. It reads
- * every word of memory that may hold a pointer, so the plan is kept out of its sight. */
+ * every accessible word that may hold a pointer, so main makes the plan inaccessible. */
 void list_unfreed(void)
 {
     VALGRIND_DO_LEAK_CHECK;
@@ -141,8 +142,8 @@ void list_unfreed(void)
 
 struct one_case {
     int32_t number, operations;
-    int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it;
-                        where lines are told: of this operation; in a closure: the length of its tour */
+    int32_t failing; /* n > 0: the n-th allocation fails; -1: none, but report memory freed by the call that made it;
+                        where lines are reported: those of this operation; in a closure: the length of its tour */
     int32_t arguments, words; /* of all calls, and of the lists among them */
     int32_t settings[SETTINGS];
     struct call calls[]; /* after them their arguments, then the words of lists, then under Valgrind the contracts of
@@ -152,10 +153,10 @@ struct one_case {
 enum argument_kind { A_NULL, A_NUMBER, A_LIST };
 struct argument {
     int32_t kind;
-    int32_t low, high; /* of a number; of a list: its first word, and the number of its ints or bytes */
+    int32_t low, high; /* the halves of a number; of a list: its first word, and the number of its ints or bytes */
 };
 
-/* Those of the case that runs. */
+/* The arguments of the case that runs. */
 static struct {
     const struct argument *all;
     const int32_t *words;
@@ -206,7 +207,7 @@ static size_t words_of(const struct one_case *one)
 
 /* The child's progress, in a page that it shares with its parent. */
 struct progress {
-    int32_t operation, inside; /* inside: in a call, not in what we do between two of them */
+    int32_t operation, inside; /* inside: whether a call runs, and not our own code between two calls */
 };
 static volatile struct progress *progress;
 static int confined;
@@ -223,7 +224,7 @@ void leave_call(void)
 }
 
 /* Natively: local variables that a call never sets hold FILL_NEW too, in every case and on every machine, and not what
- * some earlier call left there. Valgrind sees them only where the program decides by them. */
+ * some earlier call left there. Valgrind reports such a variable only where the program decides by its value. */
 __attribute__((noinline)) static void fill_stack(void)
 {
     unsigned char below[1 << 12];
@@ -284,7 +285,7 @@ static int run_case(const struct one_case *one)
     if (!MEMCHECK)
         tell_live();
     enum { MOST_LEAK_CHECKS = 8 };
-    static int leak_checks; /* each looks at all memory; elsewhere our own table says what is lost */
+    static int leak_checks; /* each reads all memory; for other cases our own table says what is lost */
     if (MEMCHECK && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
         VALGRIND_DO_ADDED_LEAK_CHECK;
         VALGRIND_PRINTF("pkv leaks %llx %x %x\n", (unsigned long long)now.token, (unsigned)one->number,
@@ -296,15 +297,15 @@ static int run_case(const struct one_case *one)
 /* ---------------------------------------------------------------- time
  *
  * The time of a child is the CPU time that it used and the time that it slept. Waiting for a processor, or for
- * somebody to read what it writes, does not count, so nobody is slow because the machine is busy. The parent measures
- * it every millisecond and limits the time of each operation. All figures are in microseconds and come with the plan:
+ * somebody to read what it writes, does not count, so no program is slow because the machine is busy. The parent
+ * measures it every millisecond and limits the time of each operation. All figures are in microseconds, from the plan:
  *
- * first   the limit of a call that never hung. A call that reaches it is done again in a new child, alone, with twice
- * the limit. If it hangs again, the call is proven to hang: that costs 3 x first, once for each call. The plan names
- * the calls for which this was proven in an earlier process. hangs   the time for all calls that are proven to hang.
- * The limit of such a call is what is left of it, divided by the number of cases left, at least `least` and at most
- * `first`. There is no second try any more. total   the time of all cases together. The case in which it ends, and
- * those that follow, count as without time.
+ *   first  the limit of a call that is not proven to hang. A case in which a call reaches it is done again in a new
+ *          child, with twice the limit. If a call hangs again, it is proven to hang: that costs 3 x first, once for
+ *          each call. The plan names the calls for which this was proven in an earlier process.
+ *   hangs  the time for all calls that are proven to hang. The limit of such a call is what is left of this time,
+ *          divided by the number of cases left, at least `least` and at most `first`. There is no second try.
+ *   total  the time of all cases together. The case in which it ends, and those that follow, count as without time.
  *
  * A child that hangs is asked where it is (SIGPROF) and gets half its limit more for the answer. Then it is killed.
  */
@@ -312,7 +313,8 @@ static struct {
     int64_t first, least, hangs, total;
 } times;
 static int8_t proven[CODES];
-static int forks_and_hangs; /* then no later child may fork: many processes would each have the time of one */
+/* Whether a child that had children hung. Then no later child may fork: each process would have the time of one. */
+static int forks_and_hangs;
 
 enum hung { RETURNED, HUNG, WITHOUT_TIME };
 
@@ -355,8 +357,8 @@ static int has_children(pid_t child)
     return look_up("/proc/%d/task/%d/children", child)[0] != '\0';
 }
 
-/* Return whether it is asleep or stopped (not waiting for a processor or a disk), or has children that compute for
- * it. */
+/* Return whether the child is asleep or stopped (not waiting for a processor or a disk), or has children that compute
+ * for it. */
 static int sleeps(pid_t child)
 {
     const char *state = strrchr(look_up("/proc/%d/stat", child), ')');
@@ -478,13 +480,13 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         give_up_rights(confined);
         int fits = run_case(own);
-        if (__fpending(stdout)) /* taking its lock would copy two pages */
+        if (__fpending(stdout)) /* fflush takes a lock, which copies two pages */
             fflush(stdout);
         _exit(fits ? 0 : EXIT_MISFIT);
     }
     struct outcome outcome = wait_for(child, one, cases_left, code);
     kill(-child, SIGKILL); /* whatever it forked */
-    while (waitpid(-child, NULL, 0) > 0) /* the dead count too where the number of processes is limited */
+    while (waitpid(-child, NULL, 0) > 0) /* dead ones count, too, where the number of processes is limited */
         ;
     send_frame(END, &outcome, sizeof outcome);
     return outcome;
@@ -501,9 +503,9 @@ static void run_natively(const struct one_case *one, int32_t cases_left)
         proven[code] = 1;
 }
 
-/* ---------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------- the program */
 
-/* Returns how many words it has. */
+/* Read the plan into `plan`. Returns how many words it has. */
 static size_t read_plan(int descriptor)
 {
     size_t room = (size_t)1 << 20, length = 0;
@@ -581,7 +583,7 @@ int main(int argc, char **argv)
     VALGRIND_MAKE_MEM_NOACCESS(plan, plan_room);
     if (!MEMCHECK)
         copy.words = harness_pages(largest_of(at, cases));
-    enum { CASES_BETWEEN = 16 }; /* between two lists, because a list takes up to a millisecond */
+    enum { CASES_BETWEEN = 16 }; /* between two lists of unfreed blocks; a list takes up to a millisecond */
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         VALGRIND_MAKE_MEM_DEFINED(one, sizeof *one);

@@ -12,8 +12,8 @@
 
 /* ---------------------------------------------------------------- the student's own writable data */
 
-/* objcopy put it into sections of these names. Thread-local data cannot have a section of its own: the linker puts it
- * between that of marker.o, which stands before the student's object in the link, and ours, which stands after it. */
+/* objcopy put this data into sections of these names. Thread-local data cannot have a section of its own: the linker
+ * puts it between that of marker.o, which it links before the student's object, and ours, which it links after it. */
 static char no_data __attribute__((section("student_data"), used)) = 1;
 static char no_bss __attribute__((section("student_bss"), used));
 extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
@@ -25,7 +25,7 @@ static struct statics {
 } statics[4];
 enum { STATICS = sizeof statics / sizeof *statics };
 
-/* Untouched zeros cost no memory: whole pages of them are given back, which makes them zeros again. */
+/* Fill with zeros. Of large data, whole pages are given back to the kernel: so they are zeros that cost no memory. */
 static void clear(char *start, char *stop)
 {
     const uintptr_t page = 1 << 16; /* a multiple of every machine's page size: 4, 16 or 64 KB */
@@ -38,7 +38,7 @@ static void clear(char *start, char *stop)
     memset(last, 0, (size_t)(stop - last));
 }
 
-/* Natively each case has a process of its own, so there is nothing to restore. */
+/* Keep the variables' first values, or restore them. Natively none are kept: each case has a process of its own. */
 void keep_statics(int restore)
 {
     for (int i = 0; restore && i < STATICS; i++)
@@ -71,25 +71,25 @@ static int in_statics(const char *address, size_t need)
 /* ---------------------------------------------------------------- the student's memory */
 
 enum { BEFORE = 32, BEHIND = 128, FILL_FREED = 0xDD, CANARY = 0xFB };
-/* The most of one case, also under Valgrind: a program gets the same there as natively. */
+/* The most bytes for one case, with gaps and freed blocks. A program gets the same under Valgrind as natively. */
 static const size_t ROOM = (size_t)256 << 20;
-/* The most of one case at one time. An endless allocation loop soon reaches it, a program that frees never does. */
+/* The most live bytes at one time. An endless allocation loop soon reaches it, a program that frees never does. */
 static const size_t MOST_LIVE = (size_t)64 << 20;
-/* Under Valgrind, where all cases share the arena: after this many bytes it is empty again for the next case. */
+/* Under Valgrind, where all cases share the arena: once cases used this many bytes, it is emptied for the next case. */
 static const size_t TIDY_AFTER = (size_t)16 << 20;
-/* Natively, zeros below the arena and above it. An index that is computed from memory that was never set is negative,
- * for new bytes are FILL_NEW: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. There it finds zeros, as it might where
- * bytes are not filled, so that the program goes on and all that it does wrong can be seen. */
+/* Natively, bytes of zeros below the arena and above it. New bytes are FILL_NEW, so an index that is computed from
+ * memory that was never set is negative: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. The program finds zeros
+ * there, as it might where new bytes are not filled. So it continues, and all that it does wrong can be seen. */
 static const size_t BESIDE = (size_t)48 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 struct heap heap;
-/* Under Valgrind: of all cases since the arena was new, whose room is that of the arena. */
+/* Under Valgrind: the blocks of all cases since the arena was new. TIDY_AFTER bytes hold fewer than 1 << 17 blocks. */
 enum { ALL_BLOCKS = MOST_BLOCKS + (MEMCHECK ? 1 << 17 : 0) };
 static HARNESS_LARGE struct block all_blocks[ALL_BLOCKS];
 static unsigned char *arena, *arena_end;
-/* What earlier cases left of the arena and of the table. A case takes from the start; where its addresses fall, from
- * the end. */
+/* What earlier cases left of the arena and of the table. A case takes from the start, or from the end if its addresses
+ * fall. */
 static struct {
     unsigned char *start, *end;
     struct block *blocks, *blocks_end;
@@ -105,7 +105,7 @@ uintptr_t start_of(const struct block *block)
     return block->start_hidden ^ HIDE;
 }
 
-/* The blocks in the order in which they were allocated. */
+/* Return a block by its number in the order of allocation, from 0. */
 static struct block *allocation(size_t number)
 {
     return &heap.blocks[heap.falls ? heap.block_count - 1 - number : number];
@@ -115,7 +115,7 @@ static struct block *allocation(size_t number)
 struct block *block_below(uintptr_t address)
 {
     enum { NEAR = 8 };
-    static size_t last; /* a walk meets blocks in the order in which they were allocated: often it is one of the next */
+    static size_t last; /* a walk often meets blocks in the order of allocation, so the next ones are tried first */
     for (size_t i = last; i < last + NEAR && i < heap.block_count && start_of(&heap.blocks[i]) <= address; i++)
         if (i + 1 == heap.block_count || address < start_of(&heap.blocks[i + 1]))
             return &heap.blocks[last = i];
@@ -130,8 +130,8 @@ struct block *block_below(uintptr_t address)
     return low ? &heap.blocks[last = low - 1] : NULL;
 }
 
-/* `number`: how many bytes after the block's start a wrong free points, or how large an allocation that is too small
- * should be. */
+/* Report a block. `number`: how many bytes after its start a wrong free points, or how many bytes are needed of a block
+ * that is too small. */
 static void tell_of_block(enum event event, enum detail detail, const struct block *block, void *caller, int64_t number)
 {
     static const struct block none = {.operation = UNKNOWN, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
@@ -158,7 +158,7 @@ void report_block(enum event event, enum detail detail, const struct block *bloc
 static void remember(unsigned char *start, size_t size, void *caller)
 {
     enum { CHUNK = 1 << 10 };
-    /* for Valgrind, whose search for leaks passes over the rest */
+    /* for Valgrind: entries in use are accessible; its search for leaks skips the rest */
     static struct block *defined_to = all_blocks, *defined_from = all_blocks + ALL_BLOCKS;
     struct block *block = heap.falls ? --heap.blocks : heap.blocks + heap.block_count;
     for (; MEMCHECK && !heap.falls && block >= defined_to; defined_to += CHUNK)
@@ -234,14 +234,14 @@ void *allocate(size_t size, size_t align, int zero, void *caller)
 
 const char *stack_base;
 
-/* On the stack, in a function that runs or in one that has just returned. */
+/* Return whether the address is on the stack, in a function that runs or in one that has just returned. */
 int on_stack(const char *address)
 {
     enum { JUST_RETURNED = 64 * 1024 };
     return address < stack_base && address >= (const char *)__builtin_frame_address(0) - JUST_RETURNED;
 }
 
-extern char _end[]; /* of the program's data; libc's heap follows it, and main sees to it that there is no other */
+extern char _end[]; /* of the program's data; libc's heap follows it, and is the only one (M_MMAP_MAX) */
 
 #ifdef UNDER_VALGRIND
 extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no function of libc that allocates ... */
@@ -249,8 +249,8 @@ extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no fun
 #pragma weak free /* ... and perhaps not these two */
 #endif
 
-/* Return the size of a block that libc itself allocated, in a function that is not renamed, or 0. Its caller must
- * free it. */
+/* Return the size of a block that libc itself allocated, in a function that is not renamed, or 0. The student's code
+ * must free such a block. */
 size_t libc_gave(void *start)
 {
 #ifdef UNDER_VALGRIND
@@ -348,7 +348,7 @@ void check_canaries(void)
 /* Reachability, while tracing. Every word that looks like an address in a block, or of its end, counts as a pointer. */
 enum { MOST_LOOKED = 1 << 22 };
 static uint32_t *pending; /* blocks that were reached and not looked through yet */
-static size_t pending_count, looked; /* looked: words and blocks, in this process, which has one case */
+static size_t pending_count, looked; /* looked: words and blocks read so far in this process, which has one case */
 
 void harness_root(const void *pointer)
 {
@@ -370,7 +370,7 @@ static void look_through(uintptr_t start, uintptr_t stop)
         harness_root(*(void *const *)at);
 }
 
-/* Finding where a block was lost may take some time, but not all: a program with very many allocations is not traced. */
+/* Find blocks to which nothing points any more. After MOST_LOOKED words and blocks, give up: no loss is known then. */
 void find_lost(void)
 {
     looked += heap.block_count;
@@ -414,7 +414,7 @@ enum pointer harness_pointer(const void *address, size_t need)
         heap.broken++;
         tell_of_block(TOO_SMALL, 0, block, NULL, (int64_t)(at + need - start_of(block)));
     }
-    /* Data beyond the end, in the canary, can still be read: this is one finding, and the case goes on. */
+    /* Data beyond the end, in the canary, can still be read: this is one finding, and the case continues. */
     return at + need <= end + (MEMCHECK ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
 }
 
@@ -474,7 +474,7 @@ static void forget_unfreed(const struct block *from, const struct block *to)
             VALGRIND_FREELIKE_BLOCK(start_of(block), BEFORE);
 }
 
-/* Every case begins with the same amount of memory. */
+/* Empty the arena once cases used TIDY_AFTER bytes of it: so every case has ROOM bytes. */
 static void tidy_arena(void)
 {
     if ((size_t)(unused.start - arena + arena_end - unused.end) < TIDY_AFTER)

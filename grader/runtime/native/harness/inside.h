@@ -30,22 +30,22 @@ enum { MEMCHECK = 0 };
 
 enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_MISFIT };
 enum { FILL_NEW = 0xA5 }; /* each byte that the student's code got and never set */
-static const size_t LARGEST = (size_t)64 << 20; /* allocation */
+static const size_t LARGEST = (size_t)64 << 20; /* the most bytes of one allocation */
 
 /* --- harness.c ------------------------------------------------------------------------------------------- */
 
-/* Zeros that no child gets. */
+/* Return pages of zeros that a forked child does not get. */
 void *pages_of_parent(size_t size);
 /* Under Valgrind: let it list what was never freed. */
 void list_unfreed(void);
-/* The student's code runs from here to there, and its time is measured. */
+/* The student's code runs between these two calls, and its time is measured. */
 void enter_call(void);
 void leave_call(void);
 
 /* Make and remove `size` bytes of zeros that belong neither to the student's code nor to any heap. */
 void *harness_pages(size_t size);
 void harness_drop(void *pages, size_t size);
-/* Let Valgrind report every access to these bytes, or no longer. Their content does not change. */
+/* Let Valgrind report every access to these bytes, or stop reporting it. Their content does not change. */
 void harness_forbid(const void *start, size_t size);
 void harness_allow(const void *start, size_t size);
 
@@ -53,12 +53,12 @@ void harness_allow(const void *start, size_t size);
 
 enum { MOST_SPANS = 2 };
 
-/* The bytes that one call may touch of the memory that is lent; all others are then forbidden. Used under Valgrind only, where
+/* The bytes of lent memory that one call may touch; all its other bytes are forbidden. Used under Valgrind only, where
  * no state is judged. `on`: 0 when nothing is forbidden. */
 struct contract {
     int32_t on;
     struct span {
-        int32_t target, start, length; /* the number under which it is lent; length 0: no span */
+        int32_t target, start, length; /* target: the number under which memory is lent; length 0: no span */
     } may[MOST_SPANS];
 };
 
@@ -66,7 +66,7 @@ void begin_contract(const struct contract *contract);
 void end_contract(void);
 void take_all_back(void);
 int is_lent(const void *address);
-/* As lab_parts. */
+/* Call `part` for the lent memory, as lab_parts does for variables. */
 void lent_parts(void (*part)(void *start, size_t size));
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
@@ -109,12 +109,12 @@ static inline void harness_put(int32_t word)
 }
 
 void harness_put_words(const void *words, size_t count);
-/* A value of words. */
+/* Put these words as a list of ints. */
 void put_words(const char *name, const void *words, size_t count);
 /* Let the lab write the record; returns its number of words. */
 size_t write_record(void);
-/* The words from `start` on are a mark, pairs of a mark and an int, and an end: make them this mark, the number of ints,
- * and the ints. */
+/* The words from `start` on are a mark, pairs of a mark and an int, and an end. Replace them by `mark`, the number of
+ * ints, and the ints. */
 void pack_ints(size_t start, int32_t mark, int32_t count);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
@@ -124,10 +124,10 @@ enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE, POOL,
 enum { UNKNOWN = -1, HELD = -2 };
 
 struct block {
-    uintptr_t start_hidden; /* XORed, so that Valgrind's leak search does not find it here */
+    uintptr_t start_hidden; /* XORed, so that Valgrind's leak search does not take it for a pointer to the block */
     size_t size;
     void *caller, *freed_by;
-    int32_t operation, freed_in, lost_in; /* since when nothing points to it, or UNKNOWN, or HELD: something does */
+    int32_t operation, freed_in, lost_in; /* lost_in: since when nothing points to it; UNKNOWN; HELD: something does */
     uint8_t freed, reported, told_small, told_unfilled, reached;
 };
 
@@ -138,8 +138,8 @@ enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
 extern struct heap {
     /* What this operation did with memory, and what is live after it. */
     uint32_t allocations, frees, bad_frees, broken, live;
-    int32_t some_too_small; /* of the blocks of this case */
-    int32_t unfilled_in;    /* the last operation that reported one */
+    int32_t some_too_small; /* whether a block of this case is too small */
+    int32_t unfilled_in;    /* the last operation in which harness_unfilled reported a block */
     size_t live_bytes, block_count;
     unsigned char *next, *end;        /* of the arena, for this case */
     struct block *blocks;             /* of this case, by rising address */
@@ -148,12 +148,12 @@ extern struct heap {
 } heap;
 
 void set_up_heap(const char *frame_of_main);
-/* Nothing was allocated or freed yet. */
+/* Set to 0 the counts of what an operation does with memory. */
 void begin_operation(void);
 void keep_statics(int restore);
-/* Called for each case, and after each operation. */
+/* Called before each case. */
 void begin_heap(void);
-/* Pass every part of the student's memory, and what is recorded of it; as lab_parts. */
+/* Call `part` for every part of the student's memory, and for what heap.c records of it. */
 void heap_parts(void (*part)(void *start, size_t size));
 void check_canaries(void);
 void find_lost(void);
@@ -173,7 +173,7 @@ extern const char *stack_base; /* main's frame */
 
 /* --- closure.c ------------------------------------------------------------------------------------------- */
 
-/* Natively. Returns 0 when the student's memory is too large to be kept. */
+/* Play a closure; only natively. Returns 0 when the student's memory is too large to be kept. */
 int run_closure(const struct call *calls, int32_t count, const int32_t *tour, int32_t length);
 
 /* --- lines.c --------------------------------------------------------------------------------------------- */
@@ -183,14 +183,14 @@ void tell_lines(size_t words);
 
 /* --- rights.c ------------------------------------------------------------------------------------------- */
 
-/* This cannot be undone. System calls are given up only where the kernel can refuse them. */
+/* Give up rights for good. `refuse_calls`: also system calls; set only where the kernel can refuse them. */
 void give_up_rights(int refuse_calls);
 
 /* --- gate.c ---------------------------------------------------------------------------------------------- */
 
 /* From now on the student's code cannot make system calls of its own. */
 void shut_gate(void);
-/* munmap and writev, which are allowed from here only. They return less than 0 for an error. */
+/* Call munmap or writev. Only from here may the program unmap, or write to the report. Returns < 0 for an error. */
 long ask_kernel(long number, uintptr_t a, uintptr_t b, uintptr_t c);
 
 /* --- faults.c ------------------------------------------------------------------------------------------- */

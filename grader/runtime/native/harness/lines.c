@@ -1,11 +1,11 @@
 /* Records the lines that a call went through, and which line stored what, in a build that reports lines.
  *
  * gcc's -fsanitize-coverage=trace-pc calls these functions at the beginning of every block of code, -fsanitize=thread
- * before every load and store, and the linker redirects calls of memcpy and similar functions here. Other programs do
- * not contain these calls. One operation of a case is observed; when it has returned, a frame reports the last blocks
- * and, for each word of the record, the last store to it. Address 0 means memory that the operation
- * allocated and, as far as is known, did not store to. For word 0, which is no word of the student's, it says that not
- * all stores are known. */
+ * before every load and store, and objcopy renames calls of memset, memcpy and memmove to the functions here. Other
+ * programs do not contain these calls. One operation of a case is observed; when it has returned, a frame reports the
+ * last blocks and, for each word of the record, the address of the last store to it. Address 0 means memory that the
+ * operation allocated and, as far as is known, did not store to. An entry for word 0, to which no code of the student's
+ * stores, means that not all stores are known. */
 #include "inside.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static int allocated_by_this_call(uintptr_t address)
     return block != NULL && block->operation == now.operation && address < start_of(block) + block->size;
 }
 
-/* The frame: the length of the path, the path (its end last), then pairs of a word's number and its store. */
+/* Send the length of the path, the path (its end last), and pairs: a word's number and the address of its store. */
 void tell_lines(size_t words)
 {
     enum { PAIR = 2 };

@@ -1,6 +1,6 @@
 /* The rights that a process in which the student's functions run gives up, beyond those that the launcher took away
- * (confine.c): files, other processes, other programs. The harness around it still needs them, and Valgrind its
- * files. */
+ * (confine.c): files, other processes, other programs. The parent process, which forks it, still needs them, and
+ * Valgrind needs its files. */
 #define _GNU_SOURCE
 #include "filter.h"
 #include "inside.h"
@@ -32,7 +32,7 @@ static void close_files(void)
 #define FILTER natively_filter
 #endif
 
-/* The plan asks for this only where system calls were found to be refused. */
+/* The plan sets `refuse_calls` only where a trial showed that the kernel refuses system calls. */
 void give_up_rights(int refuse_calls)
 {
 #ifndef UNDER_VALGRIND

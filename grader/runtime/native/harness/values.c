@@ -1,5 +1,5 @@
-/* The record as named values: each says of which kind it is, so that the grader reads them without knowing the lab. Its
- * words are those of grader/runtime/native/values.py: a name, in an object only, then a kind, then the value.
+/* The record as named values. Each value has its kind, so the grader can read a record without knowing the lab. The
+ * format is that of grader/runtime/native/values.py: a name, in an object only, then a kind, then the value.
  */
 #include "inside.h"
 
@@ -14,7 +14,7 @@ enum { MOST_OPEN = 32 };
 static struct {
     size_t start; /* the word with its kind */
     int32_t items;
-    int is_list, has_others; /* than ints */
+    int is_list, has_others; /* has_others: an item that is no int */
 } parts[MOST_OPEN];
 static int open_parts;
 static const void *reached_by; /* the pointer through which the next value was reached */
@@ -142,7 +142,7 @@ int put_pointer(const char *name, const void *pointer, size_t need)
     return kind == PTR_OK;
 }
 
-/* By hand, because it is called for many names of each record. */
+/* Written without snprintf, because it is called for many names of each record. */
 const char *harness_numbered(const char *text, int32_t number)
 {
     enum { ROOM = 64, DIGITS = 10 };
@@ -224,7 +224,7 @@ void reply_pointer(const char *text, const void *address, size_t need)
     reply.number = (int64_t)pointer;
 }
 
-/* ---------------------------------------------------------------- what most labs do not say */
+/* ---------------------------------------------------------------- defaults, which most labs keep */
 
 static void clear(void *start, size_t size)
 {
@@ -254,7 +254,7 @@ __attribute__((weak)) void lab_roots(void)
     lab_parts(root_words);
 }
 
-/* The reply comes last: from operation to operation its length changes most, and all before it stays where it was. */
+/* The reply comes last, because its length changes most between operations: so what is before it keeps its place. */
 void begin_state(void)
 {
     open_parts = 0;

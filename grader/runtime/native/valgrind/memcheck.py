@@ -1,9 +1,9 @@
-"""Run the same cases under Valgrind: one process for the public and one for the hidden ones.
+"""Run cases under Valgrind: one process for the public and one for the hidden ones.
 
-Valgrind's start costs more than all cases together, so they share a process. It looks for leaks in the first eight
-cases of a process that lost something, which gives their lines; the harness's own table of allocations says for all of
-them what was lost. Because a program can store into that table, Valgrind also lists after every few cases what was
-never freed at all: there may not be more of it than the cases reported (`Unfreed`).
+Valgrind's start costs more than all cases together, so they share a process. In each process, Valgrind looks for leaks
+after the first eight cases that lost something, which gives the lines. The harness's own table of allocations says for
+all cases what they lost. Because a program can store into that table, Valgrind also lists, after every few cases, all
+memory that was never freed: it may not be more than the cases reported (`Unfreed`).
 
 A program could detect Valgrind and hide its faults there. No state is reported under Valgrind, but the heap after each
 operation is, and the total time. The native run showed both too, so a program that behaves differently is noticed.
@@ -13,9 +13,9 @@ versions lack. A program for which Valgrind has no room (static zeros above some
 points for the use of memory. An instruction that Valgrind does not know, such as one of AVX-512, ends a program by
 SIGILL, as a trap does. The bytes of the program show which of the two it is. Only a trap costs points.
 
-Only when something is wrong, one further process finds lines that the first could not name. Memcheck has no memory that
-may be read but not written. So a store into a shared block, and a wrong copy, have their lines only where that block is
-forbidden altogether. And it takes additional time to find where an unset value came from.
+Only when something is wrong, one further process finds lines that the first could not find. Memcheck cannot mark memory
+as readable but not writable. So the line of a store into a shared block, or of a wrong copy, is found only if the block
+is forbidden altogether. It also takes additional time to find where an unset value came from.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MARGIN = 1.15  # the kernel counts by ticks: it ended processes up to 4 % befor
 _HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
 MOST_RUNS = 4
-"""The most processes for one submission, in any case."""
+"""The most processes for one submission in total."""
 
 _MOST_TOGETHER = 3
 """The most processes for a submission's public cases, and the same for its hidden cases."""
 
 _SLOW_SECONDS = 0.03  # of a case natively; slower cases run last, so that they keep no other from being checked
-_SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
+_SLOWER = 1000  # 50 times by Valgrind, and 20 times for an operation that is slower than those around it
 
 
 def memcheck(
@@ -74,13 +74,12 @@ def memcheck(
     strict: bool = False,
     origins: bool = False,
 ) -> Checked:
-    """Run the cases with these numbers under Valgrind. If a process dies, the rest goes on in another process.
+    """Run the cases with these numbers under Valgrind. If a process dies, the remaining cases run in another process.
 
     `natively` is the CPU time in seconds that each case needs without Valgrind, `steps` what the program did natively,
-    `allowed` the contract of each case's operations. A silent case is run again,
-    alone, with twice the time, before it counts as hanging. `strict`: also find the lines of stores and copies to
-    memory that a call may only read; run only one process. `origins`: find origins of unset values. `optional` runs the
-    stages that only find lines.
+    `allowed` the contract of each case's operations. A silent case is run again, alone, with twice the time, before it
+    counts as hanging. `strict`: also find the lines that store into memory that a call may only read, or copy from it;
+    run only one process. `origins`: find origins of unset values. `optional` runs the stages that only find lines.
     """
     calls = {number: [operation.name for operation in cases[number].trace.operations] for number in numbers}
     contracts = {number: Contract(calls[number], (allowed or {}).get(number, ()), strict) for number in numbers}
@@ -274,7 +273,7 @@ def _identity(error: MemoryFault) -> tuple[object, ...]:
 _WALL_SECONDS = 60.0
 _START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0
 """Limits of the time before the first case, with debug information and without it (Valgrind needs 0.15 s)."""
-_MOST_OF = 0.7  # part of its limit: the kernel counts by ticks and is not exact
+_MOST_OF = 0.7  # a process that was killed after this part of its CPU limit reached it: the kernel counts by ticks
 _EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
 _HARNESS_EXITS = (0, 97, _EXIT_BY_STUDENT, 99, 100)
 """Exit codes after which Valgrind always completes its report; inside.h has their names."""
@@ -301,7 +300,7 @@ _COMMAND = (
 
 
 _WITHOUT_CHASING = "--vex-guest-chase=no"
-"""With it, the target of a jump is translated once, not once for each jump. It saves a tenth of the cases' time."""
+"""With this option, Valgrind translates the target of a jump once, not once for each jump: a tenth of the time less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,9 +355,7 @@ def run_once(
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
-    own_limit = max(
-        0.1, min(cpu_limit, work.budget.cpu)
-    )  # what is left for it may be less than a kernel's limit can be
+    own_limit = max(0.1, min(cpu_limit, work.budget.cpu))  # the time left may be less than the smallest `cpu_limit`
     done = work.run(
         lambda ends: [
             *_COMMAND,

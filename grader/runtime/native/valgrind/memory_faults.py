@@ -2,8 +2,8 @@
 
 A breach is an access to shared memory that an operation may not touch. It is no memory error and costs nothing by
 itself, because only the state after a call is judged (a block may be stored again as a whole, or changed and changed
-back), and because Valgrind prints a repeated error without its address. It gives a difference of the native run its
-line. A breach without an effect after the call (a read, the same value stored again) gives no line either.
+back), and because Valgrind does not print the address of a repeated error. If the native run shows a difference in that
+memory, the breach gives its line. A breach without such an effect (a read, the same value stored again) gives no line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MemoryFault:
     auxiliary: tuple[SourceLine, ...]
     """Where the memory was allocated or freed."""
     origin: str = ""
-    """What happened at `auxiliary`, as a sentence that ends with its line."""
+    """What happened at `auxiliary`, in words to which "at" and the line are added."""
     leak: bool = False
     unset: bool = False
     """Whether a value was used that was never set."""
@@ -61,7 +61,7 @@ class MemoryFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfreed:
-    """The memory that was never freed in some consecutive cases of one process, by the checker's own record."""
+    """The memory that some consecutive cases of one process never freed, according to the checker's own record."""
 
     cases: tuple[int, ...]
     unreported: int
@@ -78,7 +78,7 @@ class Checked:
     """The number of cases that the checker was to run."""
     errors: tuple[MemoryFault, ...]
     counted: dict[Place, int]
-    """The number of errors that the checker counted in each operation, with repeated errors, which are printed once."""
+    """The number of errors except breaches that the checker counted in each operation. It prints repeated ones once."""
     stopped: dict[int, int]
     """Cases that ran to their end without the checker but not with it; the operation (from 0) where they stopped."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]

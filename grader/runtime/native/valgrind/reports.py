@@ -1,4 +1,4 @@
-"""What one process under Valgrind reports: the harness's frames (messages), which say how far it came, and the XML.
+"""What one process under Valgrind reports: the harness's frames (messages), which say how far it got, and the XML.
 
 All cases share the process with student code, which can find the token of frames and send frames too. A frame of a case
 that is not running, or of another operation than the next one, is ignored. So only cases and operations of the plan are
@@ -7,8 +7,8 @@ ever recorded, each once.
 The XML has errors, each with the case and operation that the harness's client messages report, and lists of memory that
 was never freed. The document may end anywhere (a crash, a hostile program), and student code may write into it.
 Therefore it is read piece by piece, once, up to stated sizes. A message counts when it has the run's token and fits how
-far the program came. Function names are written as in the student's object, with bytes that XML does not allow. So each
-piece is decoded as plain text first, because an error that cannot be read would be hidden.
+far the program got. Valgrind writes function names as in the student's object, even with bytes that XML does not allow.
+So each piece is decoded as plain text first, because an error that cannot be read would be hidden.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Heap = tuple[int, int, int]
 
 @dataclass(slots=True, kw_only=True)
 class RunProgress:
-    """How far a program came, by the frames so far that were possible."""
+    """How far a program got, according to its frames; frames that cannot be true are ignored."""
 
     planned: Mapping[int, int]
     """The cases in their order, each with the number of its operations."""
@@ -76,7 +76,7 @@ class RunProgress:
         return was_there and (after is None or self._order(after) < self._order(place))
 
     def between(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the cases from `first` to `last`; () if the program did not run from one to the end of the other."""
+        """Return the cases from `first` to `last`; () if the program did not begin `first`, or did not end `last`."""
         if first not in self.did or last not in self.ended:
             return ()
         return tuple(self.begun[self.begun.index(first) : self.begun.index(last) + 1])
@@ -85,7 +85,7 @@ class RunProgress:
         return self.begun.index(place[0]), place[1]
 
     def take(self, frame: HarnessFrame) -> None:
-        """Process one more frame; frames are passed in the order in which they came."""
+        """Process one more frame; frames are passed in the order in which they were sent."""
         running = self._running
         if frame.kind == FrameKind.BEGIN and running is None:
             coming = list(self.planned)[len(self.begun) :][:1]
@@ -163,7 +163,7 @@ class ReadReport:
 
     errors: tuple[MemoryFault, ...]
     where: tuple[SourceLine, ...] = ()
-    """The student's lines on the stack of a program that was asked where it is."""
+    """The student's lines on the stack of a program that hung: the grader asks such a program where it is."""
     unfreed: tuple[Unfreed, ...] = ()
     unread: str = ""
     """Why part of the document was not read, in words that fit after "Valgrind's report"; "" if all was read."""
@@ -222,7 +222,7 @@ class _Reading:
             self.after = place
 
     def list_unfreed(self, cases: tuple[int, ...]) -> None:
-        """Compare the waiting errors, which are all leaks of these cases, with what the harness reported as left."""
+        """Compare the waiting leaks, which are all leaks of these cases, with what the harness reported as left."""
         before = self.listed
         if before.cases[:1] != cases[:1]:
             before = _NOTHING_LISTED
@@ -258,7 +258,7 @@ def read(
     Where gcc inlined a function of a system header, Valgrind names the header's line. For a line of an inlined function
     it names the surrounding function. `look_up` knows the right line and function. A function's name costs no point, so
     `optional` runs the search for it. If Valgrind gives no line of the student's, the search decides whether the error
-    is the student's, so the exceptions of `look_up` are raised there.
+    is the student's, so exceptions of that search are not caught.
     """
     reading = _Reading(course, source_name)
     unread = "" if len(document) <= MOST_XML else f"is longer than {MOST_XML // 1_000_000} MB"
@@ -292,7 +292,7 @@ def read(
     reading.place(course.at)
     faults = list(_faults(reading.placed, look_up, optional))
     attributed = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
-    if not any(_costs(fault) for fault in attributed):  # except in the student's calls, for a file that hides its lines
+    if not any(_costs(fault) for fault in attributed):  # a file may hide its lines: use errors of the student's calls
         attributed += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
     return ReadReport(
         errors=tuple(attributed),

@@ -80,7 +80,7 @@ def hide_modules(names):
     """Remove modules, so that importing them again is refused."""
     for name in names:
         del sys.modules[name]
-    sys.modules["__main__"] = type(sys)("__main__")  # the module inspect needs one
+    sys.modules["__main__"] = type(sys)("__main__")  # the module `inspect` needs `__main__`
 
 
 def forbid_memory():
@@ -173,7 +173,7 @@ class _Nowhere(io.RawIOBase):
 
 
 def _opening(opened, opened_by):
-    """Return a function that opens files. A file for writing keeps nothing; `opened_by` is called with the frame."""
+    """Return a function that opens files. A file for writing keeps nothing; `opened_by` gets the caller's frame."""
 
     def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *arguments, **named):  # noqa: A001
         letters = set(mode) if isinstance(mode, str) and not isinstance(file, int) else set()
@@ -208,9 +208,8 @@ def refuse_doors(ask):
     def hook(event, arguments, harmless=harmless, refused=refused, not_there=not_there, ask=ask):
         if event == "import":
             ask(arguments[0])
-            raise refused(
-                event
-            )  # at once: an `ask` that a program changed returns, and may have changed names used below
+            # Refuse at once: `ask` returns only if a program changed it, and then the names below may be changed, too.
+            raise refused(event)
         if event == "open" and not arguments[2] & creating:
             raise not_there(number, text, arguments[0])
         if event not in harmless:

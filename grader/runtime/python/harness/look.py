@@ -48,7 +48,7 @@ def look(source, file, importable):
         return [[1, 0, "it is nested too deep to be compiled"]], [], []
     except MemoryError:
         return [[1, 0, "it is nested too deep, or is too long, to be compiled"]], [], []
-    except Exception as error:  # of its bytes, or of the encoding that it names
+    except Exception as error:  # the text's bytes, or the encoding that it names, are wrong
         return [[1, 0, f"it cannot be compiled: {type(error).__name__}: {error}"[:_MOST_CHARACTERS]]], [], []
     problems, names = [], {}
     for node in ast.walk(tree):

@@ -392,7 +392,7 @@ class _Listening:
         return self.cpu + self.idle
 
     def _take(self, chunk):
-        """Pass on the messages that are complete. Return False if the child sent something else."""
+        """Pass on the messages that are complete. Return False if one is unknown or too long, or is one too many."""
         self.arrived += chunk
         at = 0
         while len(self.arrived) >= at + _MESSAGE.size:
