@@ -88,7 +88,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the main lines only")
     parser.add_argument("--rounds", type=_positive, default=9, metavar="N", help="measure everything N times (9)")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, target, held}")
-    parser.add_argument("--lab", choices=list(LABS), default="paged_kv", help="the assignment")
+    in_c = [name for name in LABS if LABS[name].source_name.endswith(".c")]
+    parser.add_argument("--lab", choices=in_c, default="paged_kv", help="the assignment, one in C")
     parser.add_argument("--submission", type=Path, metavar="PATH", help="what is graded (an accepted sample)")
     options = parser.parse_args(arguments)
     if options.submission is None:

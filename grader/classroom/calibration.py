@@ -1,15 +1,15 @@
 """Try cases on programs: are the cases that a user wrote fair, and are the cases of a lab enough?
 
 Cases are played on the labelled samples of a lab, on mutants of its right programs, or on the submissions of a class.
-Whether a program passes a case is decided by the steps of a grading, without the steps that only explain.
+The steps of a grading decide whether a program passes a case. Steps that only explain are left out.
 
-A mutant that passes every case shows that a case is missing, unless the mutant does the same as the program that it was
-made from. No method decides that in general. So for some seconds random traces are searched for one on which the two
-differ. If the search finds none, the mutant counts as the same program.
+A mutant that passes every case shows that a case is missing, unless the mutant behaves like the program that it was
+made from. No method can decide this in general. So a search plays random traces for some seconds, to find one on which
+the mutant goes wrong. If it finds none, the mutant counts as right.
 
 A grade must be in proportion to what a program can do. The table of a lab (submissions/LAB/knock_outs.toml) names a
-right program and one that returns plausible, empty values everywhere. In the right program one call after the other
-gets the body of the empty program, and the result is graded like any submission.
+right program and one that returns plausible, empty values everywhere. For each call, a copy of the right program is
+graded in which this call has the body that it has in the empty program.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CaseTrial:
     caught: tuple[str, ...]
     """The other programs that fail the case."""
     guards: tuple[tuple[str, int, int], ...]
-    """(rule, caught, all): how many of the programs that break a rule fail the case, and how many there are."""
+    """(rule, caught, all): of the `all` programs whose first rule this is, `caught` fail the case, at least one."""
     alone: tuple[str, ...] = ()
     """The programs that no other case of the trial catches."""
 
@@ -160,7 +160,7 @@ class Calibration:
         return Counter(case for cases in self.killed.values() for case in cases)
 
     def sole_guards(self, cases: Sequence[Case]) -> dict[str, str]:
-        """Map each rule that only one case guards to this case: the rule's other cases fail no program."""
+        """Map each rule that only one case guards to this case: no program fails the rule's other cases."""
         kills = self.kills()
         guards: dict[str, list[str]] = {}
         for case in cases:
@@ -169,7 +169,7 @@ class Calibration:
         return {rule: names[0] for rule, names in guards.items() if len(names) == 1}
 
     def redundant(self, cases: Sequence[Case]) -> list[str]:
-        """Return cases that can be removed one by one, so that the cases of each rule still fail the same programs."""
+        """Return cases that can be removed together: for each rule, the same programs still fail one of its cases."""
         of_rule: dict[str, list[str]] = {}
         for case in cases:
             of_rule.setdefault(case.rule, []).append(case.name)
@@ -259,10 +259,12 @@ def knocked_out(lab: Lab) -> list[KnockedOut]:
     if not (folder / KNOCK_OUTS).exists():
         return []
     match read_toml(folder / KNOCK_OUTS):
-        case {"right": str(right_name), "empty": str(empty_name), "teacher": dict(teacher)}:
+        case {"right": str(right_name), "empty": str(empty_name), "teacher": dict(teacher)} if all(
+            isinstance(points, int) for points in teacher.values()
+        ):
             pass
         case _:
-            wanted = 'write right and empty, each "VERDICT/NAME", and a table [teacher] of points by call'
+            wanted = 'write right and empty, each "VERDICT/NAME", and a table [teacher] of whole points by call'
             raise UsageError(f"{folder / KNOCK_OUTS}: {wanted}")
     right, empty = (collect(folder / name, lab.source_name, rule="") for name in (right_name, empty_name))
     try:

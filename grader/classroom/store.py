@@ -33,7 +33,7 @@ _ANEW = "use an intact copy of the file, or grade the class again: `grade batch 
 _FIELDS = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_FIELDS, "checksum"))
 _UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
-_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
+_RECORDS, _GIVEN_UP, _MENDED = (f"FROM {table} {_UNUSED}" for table in ("records", "given_up", "mended"))
 _SOURCES = (
     "FROM sources WHERE id NOT IN (SELECT source FROM results "
     "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
@@ -95,7 +95,7 @@ class Store:
             )
 
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
-        """Return a source's content, headers, and why it has no file ("": it has). Raises `StoreFailure` for damage."""
+        """Return content, headers, and why there is no file ("" if there is one). Raises `StoreFailure` for damage."""
         row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
         with self.database.reading("what was submitted", "`grade batch FOLDER` puts it back"):
             values = dict(row or {})
@@ -358,6 +358,7 @@ def prune(store: Store, runs: Collection[Run]) -> None:
             "UPDATE runs SET beside = NULL WHERE beside IN (SELECT value FROM json_each(?))",
             f"DELETE {_RECORDS}",
             f"DELETE {_GIVEN_UP}",
+            f"DELETE {_MENDED}",
             "DELETE FROM results WHERE run IN (SELECT value FROM json_each(?))",
         ):
             store.database.change(statement, numbers)
@@ -413,7 +414,7 @@ def change_between(submission: str, old: Result | None, new: Result | None) -> C
 
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
-    """Return for each submission some values; if they are equal in two runs, the records are equal too."""
+    """Map each submission to the values that determine its record. Equal values in two runs mean equal records."""
     return {
         result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
         for result in store.results(run)

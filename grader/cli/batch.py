@@ -187,7 +187,7 @@ def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...
 
 
 def _roster(options: BatchOptions, lab: str) -> Roster | None:
-    """Return the roster of --roster, else the previous run's and report that it is used again; None without either."""
+    """Return the roster of --roster, or report and return that of the previous run; None if there is neither."""
     if options.people.roster is not None:
         return rosters.load(options.people.roster)
     if not options.store.is_file():
@@ -236,14 +236,15 @@ def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: C
     Submissions named in `again` are graded again. Returns how many of these failed: they keep their old record.
     """
     waiting: Counter[str] = Counter()
-    before: dict[str, Result] = {}
+    before: dict[str, list[Result]] = {}
     total = failing = graded = failed = 0
     for result in store.results(run):
         total += 1
-        failing += result.is_graded and result.verdict is not Verdict.ACCEPTED
-        graded += result.is_graded and result.name not in again
         if result.name in again:
-            before[result.entry.key] = result
+            before.setdefault(result.entry.key, []).append(result)
+        elif result.is_graded:
+            graded += 1
+            failing += result.verdict is not Verdict.ACCEPTED
         if result.entry.source is not None:
             waiting[result.entry.key] += not result.is_graded or result.name in again
     notify(f"run {run.id}: {counted(total, 'submission')}, {graded} of them graded already")
@@ -252,9 +253,9 @@ def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: C
     def show(graded: Graded) -> None:
         nonlocal failed
         tell(graded, waiting[graded.key])
-        if graded.key in before:
+        for result in before.get(graded.key, ()):
             failed += graded.stored is None
-            notify(_compared(before[graded.key], graded))
+            notify(_compared(result, graded))
 
     with progress(total, done=total - waiting.total(), failing=failing) as tell:
         try:
@@ -381,6 +382,7 @@ def regrade(options: RegradeOptions) -> ExitCode:
     roster = rosters.load(people.roster) if people.roster is not None else None
     with open_store(options.store) as store, run_locks(options.store) as locks:
         old = run_named(store, options.run)
+        counts = store.known(old.lab, old.folder) or old
         plan = grading_plan(batches.settings_of(old))
         plan.require_tools()
         options.where.require()
@@ -395,17 +397,17 @@ def regrade(options: RegradeOptions) -> ExitCode:
         if new.id == old.id:
             code = summary(store, new)
             notify(f"nothing that the results depend on has changed since run {old.id}")
-            return code
-        differing = list(changes(store, old, new))
-        before, after = (_scores(store.results(run)) for run in (old, new))
-        names = f"run {old.id}", f"run {new.id}"
-        show_regrade(differing, before, after, names)
-        code = summary(store, new, table_of_all=False)
+        else:
+            differing = list(changes(store, old, new))
+            before, after = (_scores(store.results(run)) for run in (old, new))
+            names = f"run {old.id}", f"run {new.id}"
+            show_regrade(differing, before, after, names)
+            code = summary(store, new, table_of_all=False)
         if options.apply:
             store.make_current(new)
-            notify(f"run {new.id} counts now, instead of run {old.id}")
-        else:
-            notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
+            notify(f"run {new.id} counts now" + f", instead of run {counts.id}" * (counts.id != new.id))
+        elif counts.id != new.id:
+            notify(f"run {counts.id} still counts; to change that: grade diff {counts.id} {new.id} --apply")
         return code
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -107,7 +108,7 @@ def compare(options: CompareOptions) -> ExitCode:
 
 
 def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit()
+    return re.fullmatch("[0-9]{1,10}", word) is not None
 
 
 def _number(word: str | None) -> int | None:

@@ -197,8 +197,6 @@ def hunt(options: HuntOptions) -> ExitCode:
         grade hunt llm_memory.c --case append/three_sharers
         grade hunt llm_memory.c --output shortest.toml --program shortest.c
     """
-    from grader import pipeline
-
     check_output(options.output, graded=[options.path])
     check_output(options.program, "--program", graded=[options.path])
     if options.output is not None and options.output == options.program:
@@ -263,9 +261,10 @@ def generator_of(lab: Lab) -> Generator:
 
 @contextmanager
 def counting(what: str, counted: str, limit: str) -> Iterator[Callable[[int], None]]:
-    """Show how many of something there are: in a line that is redrawn, or in a new line every few seconds.
+    """Yield a function that shows a count: in a line that is redrawn, or in a new line every few seconds.
 
-    `what` is being done, such as "searching"; `counted` are things such as "traces played"; `limit` is of time.
+    `what` is the work, such as "searching"; `counted` names what is counted, such as "traces played"; `limit` is the
+    time limit in words.
     """
     last = time.monotonic()
 
@@ -296,7 +295,7 @@ def _report(lab: Lab, failing: FailingTrace, record: Record, cause: Cause) -> st
         shown = replace(shown, rule="", clauses=())
     start_here(page, record, shown, view.audience, brief=True)
     write_trace(page, lab, failing)
-    if record.build_findings:  # the report shows these
+    if record.build_findings:  # `start_here` shows these instead of the cause
         page.labelled("Seen", cause.summary)
         if not cause.is_unexplained:
             page.labelled("Hint", cause.hint)
@@ -425,9 +424,9 @@ def mending_text(mending: Mending) -> str:
 
 
 def mendings_of(store: Store, run: Run, results: Sequence[Result], seconds: int) -> dict[str, Mending]:
-    """Return for each graded submission what is known of its distance, and look for changes where nothing is known.
+    """Return the `Mending` of each graded submission, by name (see `mended_once`).
 
-    Every result is stored at once, so that Ctrl-C loses nothing.
+    Every new result is stored at once, so that Ctrl-C loses nothing.
     """
     try:
         from grader.classroom.mending import mended_once

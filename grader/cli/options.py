@@ -81,7 +81,7 @@ def check_output(output: Path | None, option: str = "--output", *, graded: Itera
         raise UsageError(f"{option} {output}: no permission to write to {output.parent}")
 
 
-_MOST_JOBS = 64  # the number of unused user ids for graders
+_MOST_JOBS = 64  # the number of user ids reserved for graded programs (grader.system.confine.launcher)
 _MOST_BYTES = 20 << 20
 """The most bytes of an inner zip whose file names are read."""
 _FLAGS = {
@@ -308,8 +308,9 @@ def lab_of_class(folder: Path) -> str:
     if not folder.exists():
         raise UsageError(f"{one_line(str(folder))}: there is no such folder")
     names = names_below(folder) if folder.is_dir() else {folder.name}
-    for path in folder.glob("*.zip") if folder.is_dir() else [folder]:
-        names |= set(_in_zip(path))
+    for path in folder.iterdir() if folder.is_dir() else [folder]:
+        if path.suffix.lower() == ".zip":
+            names |= set(_in_zip(path))
     return _lab_of(folder, names)
 
 
@@ -322,7 +323,7 @@ def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
     with contextlib.suppress(*unreadable), zipfile.ZipFile(path) as packed:
         for entry in packed.infolist():
             yield entry.filename.rpartition("/")[2]
-            if entry.filename.endswith(".zip") and not inner and entry.file_size <= _MOST_BYTES:
+            if entry.filename.lower().endswith(".zip") and not inner and entry.file_size <= _MOST_BYTES:
                 with packed.open(entry) as file:
                     yield from _in_zip(io.BytesIO(file.read(_MOST_BYTES)), inner=True)
 

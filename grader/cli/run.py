@@ -132,6 +132,8 @@ def _others(options: RunOptions) -> dict[str, Path]:
         check_format(name, FORMATS)
         if not path or name in others:
             raise UsageError(f"--also {written}: write FORMAT=FILE, each format once")
+        if Path(path) in (options.output, *others.values()):
+            raise UsageError(f"--also {written}: another report is written to this file; write the name of another one")
         check_output(Path(path), f"--also {name}:", graded=options.paths)
         others[name] = Path(path)
     to_file = options.output is not None and options.format in FORMATS

@@ -126,7 +126,8 @@ def _prune(options: RunsOptions) -> None:
         if not options.yes:
             if not sys.stdin.isatty():
                 raise UsageError("nothing was removed: there is no terminal to ask at; write --yes")
-            if input("Remove it? This cannot be undone. [y/N] ").strip().lower() not in ("y", "yes"):
+            print("Remove it? This cannot be undone. [y/N] ", end="", flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 notify("nothing was removed")
                 return
         before = path.stat().st_size

@@ -78,6 +78,7 @@ class CaseItem(pytest.Item):
     def __init__(self, *, lab: Lab, **rest: Any) -> None:
         super().__init__(**rest)
         self.lab = lab
+        self.share = 1 if self.config.getoption("--all-samples") else SHARE
 
     def runtest(self) -> None:
         """Grade the submission or the accepted samples, and check the result of this case."""
@@ -86,7 +87,7 @@ class CaseItem(pytest.Item):
         if submission is None:
             for sample in accepted_samples(self.lab.name):
                 if self.config.getoption("--all-samples") or sample in _covering(self.lab.name):
-                    _demand(graded(self.lab.name, sample), case)
+                    _demand(graded(self.lab.name, sample, share=self.share), case)
         else:
             _demand(graded(self.lab.name, Path(submission)), case)
 
@@ -107,7 +108,7 @@ class SampleItem(CaseItem):
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
         folder = self.path.parent
-        record = graded(self.lab.name, folder, share=1 if self.config.getoption("--all-samples") else SHARE)
+        record = graded(self.lab.name, folder, share=self.share)
         expected = Verdict(folder.parent.name)
         label = label_of(folder)
         if record.failed_stages:
@@ -132,7 +133,7 @@ class CaseFailed(Exception):
 
 @cache
 def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
-    """Grade a submission, once per process. Accepted samples but the first play only 1/`share` of the random traces."""
+    """Grade a submission once per process. Samples but the first accepted one play 1/`share` of the random traces."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
     shortens = path.is_relative_to(_ROOT / "submissions") and path != accepted_samples(lab)[0]

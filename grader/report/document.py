@@ -1,9 +1,9 @@
 """The types of a report and of its reader, and the functions that create a report's text.
 
-Only this module and `Page` create a `Document`.
+Only this module and `Page` create a `Document`; a test in `grader/tests/test_house.py` fails if other code does.
 
 A format is a function that returns a `Document`, so a format cannot leave values unescaped: it passes them to the
-function for its target, which escapes them. A test in `grader/tests/test_house.py` fails if other code creates one.
+function for its target, which escapes them.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _with_messages(value: Any) -> Any:
 
 
 def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
-    """Return a CSV table, its heading the first row. Every text is quoted, so that no other separator can split it."""
+    """Return a CSV table; the first row is the heading. Every text is quoted, so that no separator in it splits it."""
     import csv  # noqa: PLC0415 - only such reports need it
 
     table = io.StringIO()
@@ -199,7 +199,7 @@ def as_gnu_message(kind: str, message: str, file: str, *place: int | None) -> Do
 
 
 def as_log(text: str) -> Document:
-    """Return a text for the log of a GitHub workflow, which does not execute commands in it.
+    """Return a text for the log of a GitHub workflow. GitHub does not execute commands in this text.
 
     Commands stay switched off until a line with a random token, which the text cannot contain.
     """
@@ -263,6 +263,7 @@ def released(record: Record, audience: Audience) -> Record:
         outcomes=(),
         findings=(),
         advice=(),
+        smallest=None,
         pictures=(),
         notation={},
         output="",
@@ -284,5 +285,5 @@ def _points_alone(score: RuleScore) -> RuleScore:
 
 
 def held_back(record: Record) -> str:
-    """Return the sentence that the reader sees only a part of the record; "" if the reader sees everything."""
+    """Return a sentence saying that the reader sees only a part of the record; "" if the reader sees everything."""
     return _WORDS.get(record.feedback, "")

@@ -89,7 +89,7 @@ def _rule(rule: RuleScore) -> dict[str, Any]:
 
 
 def _kind(kind: str) -> dict[str, Any]:
-    """Return the entry of a kind of advice, which the log has among its rules."""
+    """Return the entry for a kind of advice in the log's list of rules."""
     what = kind.replace("-", " ")
     return {
         "id": kind,
@@ -146,6 +146,6 @@ def _artifact(path: str) -> dict[str, str]:
 
 def _fingerprint(tool: str, problem: Problem) -> str:
     """Return a hash of a problem without its lines, so that the same cause on another line is not reported as new."""
-    functions = [line.function for line in problem.source]
+    functions = [line.function for line in problem.source if line.function]
     known = "\0".join([tool, problem.rule, problem.kind, *(functions or [problem.message])])
     return hashlib.sha256(known.encode()).hexdigest()[:16]

@@ -1,9 +1,9 @@
 """Small changes that may make a wrong program right, the most likely first.
 
-They are mutants turned round, and pieces of the program itself: what mends a program is mostly elsewhere in the
-same file, perhaps with other names. Each change concerns one place. Its rank says how common such a repair is: 0 for a
+They are the changes that make mutants, and pieces of the program itself: the right text is mostly elsewhere in the same
+file, perhaps with other names. Each change concerns one place. Its rank says how common such a repair is: 0 for a
 part left out or an operator replaced, 3 for a piece of another kind from another function. Changes near the lines that
-are known to go wrong come before others of the same rank, and other functions get only the plain changes.
+are known to go wrong come before others of the same rank. Functions without such lines get only the plain changes.
 
 A build of C takes fifty times as long as a short case, so variants in C are built together: each edited function is
 there once for each edit, under a name of its own. Which variant runs depends on a constant of the program, and the
@@ -77,7 +77,7 @@ _OPPOSITES = {
 }
 _OPPOSITES |= {"++": "--", "--": "++", "+=": "-=", "-=": "+="}
 _COUNTS = re.compile(r"\+\+|--|[+-]=")
-"""What counts up in one function counts down in another."""
+"""Operators that count. A statement is also tried with the opposites: one function counts up, another one down."""
 _AROUND = {
     "c": ["{} + 1", "{} - 1", "sizeof({})", "!({})", "({})++", "--{}", "2 * {}"],
     "python": [
@@ -100,15 +100,15 @@ _AROUND = {
 }
 _WITH_ANOTHER = ((2, "({} - {})"), (2, "({} + {})"), (3, "({} * {})"), (3, "min({}, {})"), (3, "max({}, {})"))
 _NEAR = 2
-"""Lines around a reported one that are tried first."""
+"""A change that is more than this many lines from every reported line has a rank that is higher by 1."""
 _FIRST = 2
-"""The changes in functions with such lines for each change elsewhere."""
+"""The number of changes in functions with reported lines that are tried before each change elsewhere."""
 _LONGEST, _MOST_LINES = 90, 3
-"""Characters of an expression, and lines of a statement, that are used elsewhere."""
+"""The most characters of an expression, and the most lines of a statement, that are tried at other places."""
 _MOST_NAMES = 3
-"""The names of a function that are tried instead of a foreign name in a piece of another function."""
+"""The number of a function's names that are tried instead of a foreign name in a piece of another function."""
 _OFTEN = 8
-"""The attributes of an object that are tried before those of other objects."""
+"""The number of attributes, the object's own first, that have rank 0; further ones have rank 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class _Piece:
 
 
 def repairs(content: bytes, language: str, lines: Sequence[int]) -> Iterator[Edit]:
-    """Yield edits of a program in which these lines are known to go wrong, the most likely edit and line first.
+    """Yield edits of a program, the most likely first. `lines` are known to go wrong, the most likely line first.
 
     Raises `ImportError` if tree-sitter is not installed.
     """
@@ -148,7 +148,7 @@ def repairs(content: bytes, language: str, lines: Sequence[int]) -> Iterator[Edi
 
 
 class _ParsedProgram:
-    """A parsed program, and the pieces of its functions. What is in no function has the name ""."""
+    """A parsed program, and the pieces of its functions. Code outside of functions has the name ""."""
 
     def __init__(self, content: bytes, language: str) -> None:
         self.content, self.language, self.is_c = content, language, language == "c"
@@ -197,9 +197,11 @@ class _ParsedProgram:
                 yield from self._with_more(name, node)
 
     def _written_otherwise(self, node: Node) -> Iterator[str]:
-        """Yield what a value often should have been, whatever else the program has."""
+        """Yield common corrections of a value that need no other part of the program."""
         old, parts = self._text(node), [self._text(child) for child in node.children]
-        yield from (old.replace(sign, other, 1) for sign in parts if sign in _RELATIONS for other in _RELATIONS)
+        for sign in (child for child in node.children if self._text(child) in _RELATIONS):
+            head, tail = self.content[node.start_byte : sign.start_byte], self.content[sign.end_byte : node.end_byte]
+            yield from ((head + other.encode() + tail).decode(errors="replace") for other in _RELATIONS)
         if node.type == "update_expression":  # before or after
             yield "".join(reversed(parts))
         elif len(parts) == 3 and parts[1] in {"/", "//"}:  # rounded up
@@ -267,7 +269,7 @@ class _ParsedProgram:
             yield from (f"{left} {sign}= {old}{end}" for left in sorted(lefts) for sign in ("+", "-", ""))
 
     def _in_block(self, name: str, block: Node, *, is_near: bool) -> Iterator[tuple[int, Edit]]:
-        """Yield two adjacent statements in the other order, and statements of the program inserted everywhere."""
+        """Yield edits that swap two adjacent statements, or insert a statement of the program at one place."""
         inside = [child for child in block.named_children if child.type != "comment"]
         for before, node in pairwise(inside):
             if node.type in _STATEMENTS | {"if_statement"}:
@@ -289,7 +291,7 @@ class _ParsedProgram:
                 yield from ((1 + rank, Edit(node.end_byte, node.end_byte, f"\n{indent}{lines}")) for node in inside)
 
     def _adapted(self, piece: _Piece, name: str) -> Iterator[Ranked]:
-        """Yield a piece as another function can have it: with a name of that function instead of one that it lacks."""
+        """Yield a piece as the function `name` can have it: one name that it lacks is replaced by one of its own."""
         is_foreign = piece.function != name
         strange = piece.names.intersection(self.bound[piece.function]) - self.names[name] if is_foreign else ()
         if not strange:
@@ -360,7 +362,7 @@ def _is_field(node: Node, name: str, parent: Node = None) -> bool:
 
 
 _CHOICE = 0x6368_6F69_6365_2121
-"""The placeholder of the number that chooses. No other constant of a program is likely to be the same."""
+"""The placeholder of the number that chooses the variant. No other constant of a program is likely to be the same."""
 _NUMBER = struct.Struct("<q")
 _CHOOSES = b'#pragma GCC optimize "O0"\nstatic volatile const long choice_of_a_variant = 0x%x;\n'
 """Without optimization gcc needs a quarter of the time for these many functions."""
@@ -428,7 +430,7 @@ class _CHead:
 
 
 def _is_plain(function: Node) -> bool:
-    """Return whether it has the form `TYPE NAME(PARAMETERS)`; a macro with a body looks like a function, too."""
+    """Return whether a function has the form `TYPE NAME(PARAMETERS)`; a macro with a body looks like a function."""
     declarator = function.child_by_field_name("declarator")
     while declarator is not None and declarator.type == "pointer_declarator":
         declarator = declarator.child_by_field_name("declarator")

@@ -1,9 +1,8 @@
 """The grader's own folders: private ones for single gradings, and the cache of what it compiles for itself.
 
-Each private folder is named after its process and locked while it runs. A grader that is killed removes nothing, so
-a later grader removes the folders of dead processes: the names contain process id and start time. The folder also has a
-lock that the kernel releases however the process ends, because another machine that shares the disk has other process
-ids.
+A grader that is killed removes nothing, so a later grader removes the private folders of dead processes. The name of
+each folder contains the id and start time of its process. The process also holds a lock on the folder, which the kernel
+releases however the process ends: machines that share the disk do not know each other's process ids.
 
 The cache is built once and stored between runs, in a folder that only its user can write. It is in the user's cache
 folder, or in the temporary folder where the user has none that can be written, as in a container without a home. Root
@@ -141,9 +140,12 @@ def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
         if not place.is_dir():
             with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
                 make(Path(temporary))
-                with contextlib.suppress(OSError):  # another grader made it first
+                try:
                     Path(temporary).rename(place)
                     Path(temporary).mkdir()  # so that the end of the `with` finds it
+                except OSError:
+                    if not place.is_dir():  # else another grader made it first
+                        raise
     except OSError as error:
         raise OutOfRoom(f"{place.parent}: {error.strerror or error}. Make room there, or {_REMEDY}") from error
     return place

@@ -38,7 +38,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _SLEEPS = ("S", "T", "t", "Z")
 _BLOCKED = "D"
 _GRACE = 0.25
-"""A program gets this fraction of its used time in addition to answer SIGPROF, which asks for the running operation."""
+"""SIGPROF asks a program for the running operation. To answer, it gets this fraction of its used time in addition."""
 
 
 @contextlib.contextmanager
@@ -177,7 +177,7 @@ class Patience:
 
     wall_seconds: float = 60.0
     silent_seconds: float | None = None
-    """Seconds between two outputs on its first channel, in its own time (see `Watchdog`). None: no limit."""
+    """Seconds between two outputs on the program's first channel, in its own time (see `Watchdog`). None: no limit."""
     silent_start_seconds: float = 0.0
     """Seconds before the first output, in the same time."""
     own_seconds: float | None = None
@@ -232,7 +232,7 @@ class Watchdog:
     def end(self, *, heard: bool) -> bool:
         """Measure the program's time and memory, and return whether to end it. `heard`: it has just written something.
 
-        A program that does nothing gets SIGPROF, and is ended if it then does nothing either.
+        A program that writes nothing for too long gets SIGPROF. If it has not ended a little later, return True.
         """
         now = time.monotonic()
         passed = now - self.looked
@@ -253,7 +253,8 @@ class Watchdog:
         self.asked = True
         self.allowed = self.seconds * (1 + _GRACE)
         for pid in list(_children(self.pid)) if self.wrapped else [self.pid]:
-            os.kill(pid, signal.SIGPROF)
+            with contextlib.suppress(ProcessLookupError):  # the child of a wrapper may have ended
+                os.kill(pid, signal.SIGPROF)
         return False
 
     def _used(self, passed: float) -> tuple[float, float]:

@@ -102,7 +102,7 @@ def _other_sequence(
 
 
 def _misplaced(differences: Sequence[Difference], want: State, have: State) -> Iterator[Difference]:
-    """Mark blocks that are mapped at another place, blocks too many, and free blocks at the ends that nobody took."""
+    """Mark misplaced blocks, surplus blocks, and empty entries while only the pool's first or last block is free."""
     if all(difference.facet != "tables" for difference in differences):
         yield from differences
         return
@@ -114,7 +114,7 @@ def _misplaced(differences: Sequence[Difference], want: State, have: State) -> I
         if difference.facet != "tables" or "[" not in difference.field:
             yield difference
             continue
-        name = difference.field.partition(":")[0]
+        name = difference.field.rpartition(": ")[0].rpartition(": ")[2]
         here, there = _block(difference.actual), _block(difference.expected)
         belongs = _only_in(wanted.get(here, ()), mapped.get(here, ()), name)
         stands = _only_in(mapped.get(there, ()), wanted.get(there, ()), name)
@@ -136,28 +136,29 @@ def _misplaced(differences: Sequence[Difference], want: State, have: State) -> I
 
 
 def _lost_entries(differences: Sequence[Difference], effects: Effects, have: State) -> Iterator[Difference]:
-    """Mark empty entries whose block the program lost, unlike entries that it forgot to fill.
+    """Mark empty entries whose block the program lost. Do not mark entries that it only forgot to fill.
 
     Entries are mapped in turn, so an empty entry before a mapped entry of its table lost its block. An append fills one
     entry, so every other empty entry lost its block.
     """
     mapped = have["sequences"].get(str(effects.seq_id))
     for difference in differences:
-        place = _LOGICAL.search(difference.field) if difference.facet == "tables" else None
+        is_own = difference.facet == "tables" and f"sequence {effects.seq_id}: " in difference.field
+        place = _LOGICAL.search(difference.field) if is_own else None
         if place is None or mapped is None or not {"mapping", STILL_EMPTY} <= difference.tags:
             yield difference
             continue
         l1, l2 = map(int, place.groups())
         later = [block for table in entries_of(mapped)[l1 : l1 + 1] for block in table[l2 + 1 :] if block >= 0]
-        is_own = (l1, l2) == divmod(effects.logical, L2_PT_SIZE)
+        is_next = (l1, l2) == divmod(effects.logical, L2_PT_SIZE)
         appends = len(effects.taken) == 1 and effects.stored is not None
-        lost = not is_own if appends else later
+        lost = not is_next if appends else later
         yield replace(difference, tags=difference.tags | {"lost"}) if lost else difference
 
 
 def _only_in(places: Collection[str], others: Collection[str], sequence: str) -> str | None:
     """Return the first of the places in a sequence that is not among the others."""
-    return next((place for place in places if place.startswith(sequence) and place not in others), None)
+    return next((place for place in places if place.startswith(f"{sequence}: ") and place not in others), None)
 
 
 def _entry(place: str) -> str:

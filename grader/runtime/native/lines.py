@@ -1,7 +1,7 @@
 """Find the line of a fault: the `return` that a call took, or the store that left a wrong value.
 
 The graded program does not report lines. So the file is built once more, not optimized, and reports each block of
-code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. If it
+code and each store (harness/lines.c). The cases that went wrong at an unknown line are played on that build. If it
 leaves another state than the graded program, its report is ignored.
 
 The path (`way`) of a call shows which return it took, from where, and what it had called last. It is a list of the
@@ -25,7 +25,8 @@ from grader.runtime.protocol import Built, Comparison, Origin, Place, Unplaced
 from grader.system.sandbox import Workspace
 
 _NEAR = 3
-"""The most blocks between the end of a function and the return that it decided; the most lines between near places."""
+"""The most blocks between the end of a function and the `return` that its result decides. Also the most lines between
+the first line of a block and the block's `goto`."""
 
 _ENTERED, _LEFT = 1, 2
 """Markers on a call's path, between addresses."""
@@ -34,7 +35,7 @@ _MOST_OF_PATH = 512
 """The most addresses of a path; lines.c sends no more."""
 _WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
 _NO_WORD = 0
-"""The number of a word of the record to which no student's code stores; a report uses it as a mark (`stores`)."""
+"""The number of a word to which no student's code stores. As a key of `_Report.stores`: not all stores are known."""
 _Store = tuple[int, int]
 """The address of a storing instruction, and the value that it stored."""
 
@@ -47,7 +48,7 @@ class _Report:
     comparison: Comparison
     cause: Evidence
     way: tuple[int, ...]
-    """The addresses of the last blocks of code that the call ran; between them where it entered and left functions."""
+    """The addresses of the last blocks of code that the call ran, with `_ENTERED` and `_LEFT` between them."""
     stores: Mapping[int, int]
     """By word of the record, the address of the last instruction in the call that stored to it. The address is 0 for
     memory that the call allocated. `_NO_WORD` is a key if not all stores are known."""
@@ -94,7 +95,7 @@ def find_lines(
 ) -> tuple[dict[Place, Origin], float]:
     """Return the lines by case and operation, and the CPU seconds used.
 
-    Raises `GraderError` when the grader's side breaks. What the program reports raises nothing.
+    Raises `GraderError` when the grader's side breaks, never because of what the program reports.
     """
     selected = [(case, cause) for case, cause in unplaced if _can_be_played(cause)][:_MOST_CASES]
     if not selected or work.budget.empty:
@@ -146,7 +147,7 @@ def _same(comparison: Comparison, cause: Evidence, played: NativePlayed) -> bool
 def _report_of(
     comparisons: Sequence[Comparison], unplaced: Unplaced, played: NativePlayed, driver: Driver
 ) -> _Report | None:
-    """Return the report; None if the record is not the graded program's, or the harness did not send the report."""
+    """Return the report; None if the harness did not send it, or if the record differs from the graded program's."""
     case, cause = unplaced
     comparison = comparisons[case]
     if not _same(comparison, cause, played):
@@ -193,7 +194,7 @@ def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[i
     numbers, addresses = words[length::2], words[length + 1 :: 2]
     if length > min(len(words), _MOST_OF_PATH) or len(numbers) != len(addresses):
         return None
-    if any(number >= record_words for number in numbers):
+    if any(number >= record_words for number in numbers if number != _NO_WORD):
         return None
     return tuple(words[:length]), dict(zip(numbers, addresses, strict=True))
 
@@ -235,7 +236,7 @@ def _used(report: _Report, lines: Lines) -> Origin | None:
 
 
 def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Origin:
-    """Return the last store to the wrong value; for an `ALLOCATED` difference, the last one to another wrong value."""
+    """Return the last store to the wrong word. An `ALLOCATED` difference has no word: use another difference."""
     origin = _store_of(report, difference, lines, right=right)
     if ALLOCATED in difference.tags:
         others = (_store_of(report, other, lines, right=right) for other in report.differences)
@@ -278,7 +279,7 @@ def _beside(report: _Report, word: int, difference: Difference, lines: Lines) ->
 def _was_left(report: _Report, difference: Difference) -> bool:
     """Return whether the wrong value was in the same memory before the call, so that the call did not store it.
 
-    Memory that the call allocated may have been filled in ways that are not observed, such as calloc.
+    Return False for memory that the call allocated: it may have been filled unobserved, such as by calloc.
     """
     before, after = report.before.get(difference.field), report.after.get(difference.field)
     if difference.place or before is None or after is None or report.stores.keys() & {after, _NO_WORD}:
@@ -350,7 +351,7 @@ def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
 
 
 def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Function]:
-    """Return the functions that were entered and not left, innermost last; for a call that returned, only the call."""
+    """Return the functions entered and not left, innermost last. The first is one whose entry is not on the path."""
     inside = [_Function([])]
     left: _Function | None = None
     for where in way:
@@ -371,7 +372,7 @@ def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Fu
 
 
 def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
-    """Return the function's last block but one if it is a return, because all returns leave through the last block."""
+    """Return the last block but one if it has a `return`, else the last: all returns leave through the last block."""
     for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
         if "return" in _written(line, text):
             return line

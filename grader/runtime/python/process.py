@@ -236,7 +236,7 @@ def _refused(event: str) -> str:
 
 
 def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
-    """Return the lines of a stack that a child reported, the innermost call first. Other entries are left out.
+    """Return the lines of a stack that a child reported, the innermost call first. Malformed entries are left out.
 
     A child reports the outermost call first.
     """
@@ -244,7 +244,7 @@ def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[So
         return ()
     lines = [
         SourceLine(file=file, line=entry[0], function=entry[1][:80])
-        for entry in entries[:most]
+        for entry in entries[-most:]
         if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
         if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
     ]

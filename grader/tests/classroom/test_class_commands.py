@@ -151,6 +151,9 @@ def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     assert "decided by" not in call(place, "show", "stops_early", "--run", "1").out
     back = call(place, "diff", "4", "1", "--apply")
     assert "run 1 counts now" in back.err
+    same = call(place, "regrade", "4", "--apply")
+    assert "has changed since run 4" in same.err
+    assert "run 4 counts now, instead of run 1" in same.err
     assert call(place, "diff", "1", "1").code == 0
 
 

@@ -110,6 +110,7 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
     (place / "text.json").write_text("{}", encoding="utf-8")
     for words, said in (
         (("1", "none.json"), "'none.json' is no number of a run"),
+        (("9" * 20, "1"), f"'{'9' * 20}' is no number of a run"),
         (("none.json", "other.json"), "none.json: No such file or directory; write the numbers of two runs"),
         (("text.json", "text.json"), "text.json: it is no record of this grader"),
         (("1", "99"), "there is no run 99"),

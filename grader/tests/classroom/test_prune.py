@@ -30,14 +30,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
         made.add_run(replace(RUN, folder="/other"), [entry("jim", "k9")])
         for key in ("k0", "k1", "k2", "k3", "k9", "shared", "nobody's"):
             made.add_record(kept(key))
+            made.add_mending(key, 60, "{}")
         yield made
 
 
 def left(store: Store) -> tuple[list[int], list[str], list[str]]:
-    """Runs, records and sources."""
+    """Runs, records and sources. A change that mends a program has lines of it, so it stays as long as the record."""
+    records, mended = (
+        sorted(row[0] for row in store.database.rows(f"SELECT key FROM {table}")) for table in ("records", "mended")
+    )
+    assert mended == records
     return (
         [run.id for run in store.runs()],
-        sorted(row[0] for row in store.database.rows("SELECT key FROM records")),
+        records,
         sorted(row[0] for row in store.database.rows("SELECT id FROM sources")),
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.cli.options import lab_of_class
 from grader.core.record import Record, from_json
 from grader.core.verdict import Tool, Verdict
 from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, tools
@@ -58,6 +59,15 @@ def test_a_zip_is_opened(tmp_path: Path) -> None:
     assert grade("run", zipped, "--lab", "paged_kv", *FEW).code == 0
     said = grade("run", other, "--lab", "paged_kv", *FEW)
     assert (said.code, "an archive of this kind is not opened" in said.err) == (2, True)
+
+
+def test_the_lab_of_zips_is_found_however_their_names_end(tmp_path: Path) -> None:
+    """Windows writes .ZIP too, and the batch takes it."""
+    (tmp_path / "class").mkdir()
+    shutil.make_archive(str(tmp_path / "jane"), "zip", RIGHT)
+    (tmp_path / "jane.zip").rename(tmp_path / "class" / "jane.ZIP")
+
+    assert lab_of_class(tmp_path / "class") == "paged_kv"
 
 
 def test_a_folder_that_is_gone_is_no_fault_of_the_grader(tmp_path: Path) -> None:

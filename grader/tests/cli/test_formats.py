@@ -31,6 +31,8 @@ def test_a_table_holds_all_submissions(tmp_path: Path) -> None:
     [
         (["--also", "junits=x"], "there is no format 'junits' (did you mean junit?)"),
         (["--also", "junit"], "--also junit: write FORMAT=FILE"),
+        (["--also", "junit=x", "--also", "html=x"], "--also html=x: another report is written to this file"),
+        (["--also", "junit=x", "--output", "x"], "--also junit=x: another report is written to this file"),
         (["--also", "junit=x", "--format", "csv"], "csv is a table of many submissions"),
         (["--also", "junit=x", str(RIGHT)], "one submission; grade several one by one"),
     ],

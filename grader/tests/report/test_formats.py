@@ -10,6 +10,7 @@ import pytest
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.document import View
+from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.points_read_back import TOLD, of_record
 
@@ -34,6 +35,18 @@ def test_a_point_that_no_case_of_its_rule_cost_is_missed(name: str) -> None:
     record = replace(made, rules=(replace(made.rules[0], points=5, passed=9),))
 
     assert TOLD[name](FORMATS[name](record, View())).agrees(of_record(record))
+
+
+def test_sarif_tells_errors_outside_functions_apart() -> None:
+    """A code scanner knows a problem by its fingerprint: equal ones would be shown once."""
+    record = drawn("sign_compare")
+    (first,) = record.findings
+    both = replace(record, findings=(first, replace(first, message="'n' is unused")))
+    log = json.loads(FORMATS["sarif"](both, View()))
+
+    marks = [result["partialFingerprints"] for result in log["runs"][0]["results"]]
+    assert len(marks) == 2
+    assert marks[0] != marks[1]
 
 
 def test_a_table_of_nobody_is_a_heading() -> None:

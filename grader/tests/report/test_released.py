@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.record import Override, Record
-from grader.core.verdict import Feedback
+from grader.core.record import Override, Record, SmallestTrace
+from grader.core.verdict import Audience, Feedback
 from grader.report import FORMATS
-from grader.report.document import View
+from grader.report.document import View, released
 from grader.tests.support.graded import drawn
 from grader.tests.support.readers import READERS
 
@@ -85,3 +85,11 @@ def test_what_a_score_hides_no_decision_tells() -> None:
         record = submitted("no_copy_on_write", feedback, overrides=(decided,))
 
         assert ("agreed in the lecture" in words(FORMATS["text"](record, View(width=200)))) is told
+
+
+@pytest.mark.parametrize("feedback", [Feedback.SCORE, Feedback.RULES])
+def test_a_smaller_trace_is_withheld_with_its_case(feedback: Feedback) -> None:
+    """It says what went wrong in the case for which it was searched."""
+    trace = SmallestTrace(case="append/x", calls=("append_kv 1 5",), sentence="the reply is wrong")
+
+    assert released(submitted("no_copy_on_write", feedback, smallest=trace), Audience.STUDENT).smallest is None

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
-from grader.core.errors import DriverError
+from grader.core.errors import DriverError, OutOfRoom
 from grader.system import folders
 from grader.tests.support.command import ROOT, environment
 from grader.tests.support.confined import as_root
@@ -198,6 +199,18 @@ def test_a_refused_cache_says_why(
     monkeypatch.setenv("XDG_CACHE_HOME", str(place.parent))
     with pytest.raises(DriverError, match=re.escape(f"{users} {says} set XDG_CACHE_HOME to a folder of your own")):
         folders.cache_folder()
+
+
+def test_a_cache_that_cannot_be_filled_is_no_cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing rename is an error, unless another grader has made the folder."""
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(ENOSPC, "No space left on device", str(self), None, str(target))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place.parent / "nowhere"))
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(OutOfRoom, match="No space left on device"):
+        folders.cached([b"x"], lambda _: None)
 
 
 def test_a_folder_that_others_can_replace_is_refused(place: Path) -> None:

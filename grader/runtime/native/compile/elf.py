@@ -334,7 +334,7 @@ def is_safe(name: str) -> bool:
 
 def _full_size(elf: Elf, section: ElfSection) -> int:
     """Return the size of the section in bytes, after decompression."""
-    if section.flags & Flag.COMPRESSED and section.size >= _COMPRESSED.size:
+    if section.flags & Flag.COMPRESSED and section.type != SectionType.NOBITS and section.size >= _COMPRESSED.size:
         (full,) = _COMPRESSED.unpack_from(elf.content(section))
         return int(full)
     return section.size
@@ -372,7 +372,7 @@ def _sections(elf: Elf) -> Iterator[str]:
 
 
 def _ifunc_values(elf: Elf) -> Iterator[str]:
-    """Yield the values that ifuncs choose. Those of libc are left out: they depend on which functions are called."""
+    """Yield for each table how many values are chosen by functions without an ifunc symbol; libc's own have one."""
     known = elf.choosers()
     for table in elf.sections:
         if table.type == SectionType.RELA and table.flags & Flag.ALLOC:

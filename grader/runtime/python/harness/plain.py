@@ -103,7 +103,8 @@ def _is_bounded(value):
 def _text_in_c(value, seen):
     """Return the text of a value that `plain` accepts, without a walk in Python; "" if that is not possible.
 
-    marshal accepts only values of exactly the built-in types. JSON accepts those that a record may have, and more keys.
+    marshal accepts only values of exactly the built-in types. JSON accepts all values that a record may
+    have, but also keys that a record may not have.
     """
     try:
         if (len(seen) >= MOST_VALUES or _may_share(seen)) and not _is_bounded(value):
@@ -176,7 +177,10 @@ def _plain(value, room, depth):
         return value
     if kind is dict:
         _enter(value, room, depth)
-        return {_key(key): _plain(item, room, depth - 1) for key, item in list(dict.items(value))}
+        named = {_key(key): _plain(item, room, depth - 1) for key, item in list(dict.items(value))}
+        if len(named) < len(value):
+            raise Unreadable("a dict with keys that read the same, such as 2 and '2'")
+        return named
     if kind is float:
         if value - value != 0.0:
             raise Unreadable("a float that is no number")

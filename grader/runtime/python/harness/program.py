@@ -52,8 +52,8 @@ class Submission:
     def play(self, operations, report, watched=None, every=1, *, explains=True):
         """Do all operations, and report the record of each. Raises `Ended`.
 
-        The records have a state after each group of `every` operations. `watched`: trace that operation, or each one.
-        `explains`: send where refusals were raised.
+        Only every `every`-th record and the last one have a state. `watched` names the operation to trace; if its
+        operation is None, all are traced, and no record has a state. `explains`: send where refusals were raised.
         """
         self._begin()
         last = len(operations)
@@ -168,13 +168,14 @@ class Submission:
         self.send(b"X", encoded(described).encode())
 
     def _lines(self, error):
-        """Return the student's lines in the traceback of an error, those of the called method first."""
+        """Return the student's innermost lines in the traceback of an error, the line that raised it last."""
         entry = BaseException.__dict__["__traceback__"].__get__(error)
         seen = []
-        while entry is not None and len(seen) < _MOST_FRAMES:
+        while entry is not None:
             code = entry.tb_frame.f_code
             if code.co_filename == self.file:
                 seen.append([entry.tb_lineno, code.co_name])
+                del seen[:-_MOST_FRAMES]
             entry = entry.tb_next
         return seen
 
@@ -187,7 +188,7 @@ class Submission:
 
     def report_interruption(self, lines):
         """Report the lines where the program is when its time is used up."""
-        self.send(b"H", encoded({"lines": lines[:_MOST_FRAMES]}).encode())
+        self.send(b"H", encoded({"lines": lines[-_MOST_FRAMES:]}).encode())
 
 
 def _refused(error):
@@ -258,7 +259,7 @@ class EndlessLoop:
 
 def stack_of(frame, file):
     """Return the student's lines on the stack of a frame, those of the called method first."""
-    return [[each.f_lineno, each.f_code.co_name] for each in frames_of(frame, file)][:_MOST_FRAMES]
+    return [[each.f_lineno, each.f_code.co_name] for each in frames_of(frame, file)][-_MOST_FRAMES:]
 
 
 def frames_of(frame, file):

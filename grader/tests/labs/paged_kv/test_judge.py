@@ -59,6 +59,21 @@ def test_each_facet_comes_alone(name: str) -> None:
     assert tagged == tags(judgement) - (NOTED - tagged)
 
 
+@pytest.mark.parametrize(("engine", "block"), [(1, 3), (2, 2)])
+def test_a_block_in_another_entry_is_misplaced_in_every_engine(engine: int, block: int) -> None:
+    """The note names both entries."""
+
+    def moved(record: State) -> None:
+        entries = record["state"][str(engine)]["engine"]["sequences"]["9"]["block_table"][0]
+        entries[0], entries[1] = -1, entries[0]
+
+    judgement = judged(f"@{engine} create_sequence 9 1", moved)
+    notes = [difference.note for difference in judgement.differences]
+
+    assert "misplaced" in tags(judgement)
+    assert f"In sequence 9 block {block} was put into block_table[0][1]; it belongs in block_table[0][0]." in notes
+
+
 def test_what_cannot_be_read_and_a_wrong_table_are_told_together() -> None:
     """Which blocks are free is then unknown, and nothing is said of it."""
 

@@ -62,6 +62,16 @@ def test_the_line_that_calls_that_go_wrong_have_in_common_is_reported(
     assert re.search(r"In .* calls? that went wrong, and in .* that were right", record.first_cause.hint)
 
 
+def test_the_line_that_raised_is_reported_however_deep_the_calls_are(tmp_path: Path) -> None:
+    """Of a long stack the outer calls are left out."""
+    deep = "def deep(left):\n    if not left:\n        raise KeyError(left)\n    return deep(left - 1)\n\n\n"
+    stub = f"{deep}def page_size_bytes(*_):\n    return deep(60)\n\n\ndef another("
+    record = graded(tmp_path, ("def page_size_bytes(", stub))
+    (cause,) = (cause for cause in record.causes if "KeyError" in cause.sentence + cause.hint)
+
+    assert cause.lines[0].line == line_of(record, "raise KeyError(left)")
+
+
 def test_of_several_mistakes_no_line_is_said_to_be_common(tmp_path: Path) -> None:
     """The line of the call itself is reported."""
     values = ("page_size_bytes", "available_kv_memory", "get_num_blocks", "max_concurrency", "estimate_max_model_len")

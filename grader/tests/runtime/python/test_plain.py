@@ -81,6 +81,11 @@ def test_both_ways_say_the_same(value: object) -> None:
     assert _outcome(plain.text_of, value) == _outcome(_the_long_way, value)
 
 
+def test_no_value_of_a_dict_is_lost() -> None:
+    """A record has texts as keys, so two keys may become one."""
+    assert _outcome(plain.text_of, {2: "a", "2": "b"}).startswith("unreadable: a dict with keys that read the same")
+
+
 @pytest.mark.parametrize("depth", [plain.MOST_DEPTH - 1, plain.MOST_DEPTH, plain.MOST_DEPTH + 1, 900, 5000])
 @pytest.mark.parametrize("beside", [[], [[]] * 20, ["["], ["]]"]])
 def test_a_value_may_only_be_so_deep(depth: int, beside: list[object]) -> None:

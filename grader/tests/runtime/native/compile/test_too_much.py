@@ -85,6 +85,13 @@ def test_what_cannot_be_decompressed_cannot_be_linked() -> None:
     assert (record.verdict, [finding.kind for finding in record.findings]) == (Verdict.COMPILE_ERROR, ["linker"])
 
 
+def test_a_compressed_section_without_bytes_is_no_error_of_ours() -> None:
+    """gcc and the assembler accept such a section."""
+    record = graded(assembly('.section .debug_x,\\"0x800\\",@nobits', ".zero 100"))
+
+    assert record.verdict in (Verdict.COMPILE_ERROR, Verdict.REJECTED)
+
+
 @pytest.mark.parametrize("script", ["exit 1", "echo garbage"])
 def test_a_failing_addr2line_is_ours_only_where_it_fails_for_a_known_good_program(
     script: str, monkeypatch: pytest.MonkeyPatch
