@@ -289,7 +289,7 @@ def _score(attempt: Attempt) -> Attempt:
         attempt.case_findings,
         attempt.lab.rubric,
         attempt.cases,
-        builds=attempt.can_run and not attempt.built.findings and not attempt.built.missing,
+        builds=attempt.can_run and not attempt.built.findings and not (attempt.built.missing and attempt.causes),
         diagnosed=cause.rule if cause is not None else None,
         hidden=attempt.hidden,
     )
@@ -363,7 +363,7 @@ def _would_score(attempt: Attempt) -> tuple[RuleScore, ...]:
 STEPS = (_build, _play, _compare, _resume, _inspect, _diagnose, _pinpoint, _score, _advise, _search)
 """The steps of one complete grading, in any language."""
 FIRST_LOOK = (_build, _play_together, _compare, _resume, _inspect, _diagnose, _pinpoint_first, _score)
-WOULD_SCORE = (_build, _play, _compare, _inspect, _diagnose, _score)
+WOULD_SCORE = (_build, _play, _compare, _resume, _inspect, _diagnose, _score)
 FAILED_CASES = (_build, _play, _compare, _resume, _inspect, _diagnose)
 COMPARED = (_build, _play, _compare)
 HUNTED = (_build,)

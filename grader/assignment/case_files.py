@@ -172,7 +172,7 @@ class _CaseReader:
             path=self.table.path,
             title=table.sentence("title", '"...", one sentence in plain words'),
             rule="" if kind else table.choice("rule", self.grammar.rules),
-            visibility=Visibility(table.choice("visibility", [member.value for member in Visibility]) or "public"),
+            visibility=Visibility(table.choice("visibility", list(Visibility)) or "public"),
             handout=self._clauses(),
             weight=table.number("weight", Number("weight", 1, 100)) or 1,
             trace=Trace(operations=()),

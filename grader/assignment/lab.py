@@ -91,7 +91,6 @@ class Lab:
     """Reads another rubric of this assignment. Raises `RubricError` with all mistakes."""
     model: ModelFactory
     runtime: Runtime
-    """How submissions are built and run."""
     mistakes: tuple[Mistake, ...]
     reproduce: Callable[[Case, int], str] = _no_program
     """Returns the case up to and including an operation, as a standalone program. The operation counts from 0."""

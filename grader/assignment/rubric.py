@@ -39,8 +39,6 @@ from grader.core.rubric import Release, Rubric, Rule
 from grader.core.verdict import Feedback, Judged
 
 RUBRIC_FILE = "rubric.toml"
-"""The rubric in a folder of cases."""
-
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
 _HAND_INS = Number("hand_ins", 1, 1000)
@@ -89,7 +87,7 @@ def load_sentences(path: Path, name: str, constants: Mapping[str, int] | None = 
 
 
 def _feedback(table: TomlTable, default: str = "") -> Feedback:
-    return Feedback(table.choice("feedback", [member.value for member in Feedback], default) or Feedback.FULL)
+    return Feedback(table.choice("feedback", list(Feedback), default) or Feedback.FULL)
 
 
 def _release(table: TomlTable) -> Release:
@@ -114,7 +112,7 @@ def _rule(name: str, table: TomlTable, facets: Collection[str], calls: Collectio
         handout=table.string("handout", '"Task 4; Part 2.2", where the handout requires it'),
         facets=everywhere,
         facets_at=facets_at,
-        judged=Judged(table.choice("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
+        judged=Judged(table.choice("judged", list(Judged), Judged.CASES) or Judged.CASES),
         calls=table.words("calls", calls),
         allocated_by=table.words("allocated_by", calls),
         covers_cleanup=table.switch("covers_cleanup"),

@@ -29,7 +29,6 @@ from grader.system.process_tree import Patience
 
 LABEL, KEEPS, COVERING, PATCH = "expect.toml", "keeps.toml", "covering.toml", "mistake.patch"
 KNOCK_OUTS = "knock_outs.toml"
-_DEPTH = 3
 _BASE = re.compile(r"\w+/\w+", re.ASCII)
 _SAMPLES = Path(__file__).parents[2] / "submissions"
 
@@ -54,7 +53,7 @@ def is_patched(sample: Path) -> bool:
     """
     place = sample.resolve()
     return (
-        len(place.parts) > _DEPTH
+        len(place.parts) > 3
         and place.parents[2] == _SAMPLES.resolve()
         and (sample / PATCH).is_file()
         and place.parent.name in {*Verdict}

@@ -98,7 +98,10 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         if is_patched(path):
             return Source(name=name, file=source_name, content=program_of(path, source_name))
         levels, graders = _without_graders(list(levels_below(path, source_name)))
-        places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
+        places = [
+            [Path(entry) for entry in level if entry.name == source_name and not entry.is_dir(follow_symlinks=False)]
+            for level in levels
+        ]
         nearest, *deeper = [level for level in places if level] or [[]]
         if not nearest:
             entries = list(chain(*levels))
@@ -141,9 +144,7 @@ def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[st
         yield level
         seen += len(level)
         folders = [
-            entry.path
-            for entry in level
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".") and entry.name != source_name
+            entry.path for entry in level if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
         ]
 
 

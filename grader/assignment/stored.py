@@ -65,7 +65,7 @@ def stored(kind: str, of: object, files: Callable[[], Iterable[Path]], make: Cal
                 return value
         _write(place, value)
     if by_time is not None:
-        _link(by_time, place)
+        _put(by_time, lambda link: link.symlink_to(place))
     return value
 
 
@@ -160,20 +160,16 @@ def _no_search_for_garbage() -> Iterator[None]:
 def _write(place: Path, value: object) -> None:
     """Store a value, if possible."""
     content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    _put(place, lambda temporary: temporary.write_bytes(hashlib.sha256(content).digest() + content))
+
+
+def _put(place: Path, make: Callable[[Path], object]) -> None:
+    """Let `make` make a file or a link, and put it at `place` in one step, if possible."""
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=place.parent) as folder:
         temporary = Path(folder, place.name)
-        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        make(temporary)
         temporary.rename(place)
         _leave_newest(place.parent)
-
-
-def _link(link: Path, place: Path) -> None:
-    """Make a link to a stored file, if possible."""
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=link.parent) as folder:
-        temporary = Path(folder, link.name)
-        temporary.symlink_to(place)
-        temporary.rename(link)
-        _leave_newest(link.parent)
 
 
 def _leave_newest(folder: Path) -> None:

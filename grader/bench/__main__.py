@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.core.errors import ExitCode, GraderError, InputError
+from grader.core.errors import ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import LABS
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except GraderError as error:
         _tell("")
         sys.stderr.write(f"bench: {error}\n")
-        code = error.exit_code if isinstance(error, InputError) else ExitCode.JUDGE_ERROR
+        code = error.exit_code
     sys.exit(code)
 
 

@@ -11,21 +11,19 @@ processes directly, without the grader's sandbox.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment import case_files
-from grader.assignment.case_files import select_cases
+from grader.assignment.case_files import load_folder, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.samples import program_of, samples_in
 from grader.assignment.source import collect
@@ -44,13 +42,13 @@ from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.protocol import Comparison, End, GradingOptions, Replayed
+from grader.runtime.protocol import End, GradingOptions, Replayed
 from grader.search.hunt import load_closure
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Command, Completed
 from grader.system.process_tree import Patience
-from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
+from grader.system.sandbox import NO_VARIABLES, Limits, Workspace
 
 ROOT = Path(__file__).parents[2]
 _NATIVELY = 0.001  # CPU seconds of a case, from which its time limit under Valgrind follows
@@ -94,10 +92,9 @@ class Subject:
         """Do the work of V: stock Valgrind on an empty program."""
         command(["valgrind", "-q", "./empty"], self.folder)
 
-    def grade(self, cases: Sequence[Case] | None = None) -> Record:
+    def grade(self) -> Record:
         """Grade the submission in this process, as a long-running grader does."""
-        selected_cases = self.cases if cases is None else cases
-        return pipeline.grade(self.path, self.lab, selected_cases)
+        return pipeline.grade(self.path, self.lab, self.cases)
 
     def modules(self, case: Case) -> list[str]:
         """Return all modules, except Python's own, that a `grade run` of this case has imported at its end."""
@@ -112,11 +109,10 @@ class Subject:
         """
         _python(_IMPORT, *modules)
 
-    def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
+    def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram) -> Replayed:
         """Run the native pass over these cases."""
-        tested = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
-        return replay(fresh, tested, cases, driver=self.driver)
+        return replay(fresh, program, cases, driver=self.driver)
 
     def walk(self) -> None:
         """Walk through the closure of the small engine. Raises `DriverError` if the submission differs from it."""
@@ -140,10 +136,6 @@ class Subject:
             driver=self.driver,
             optional=OptionalStages(),
         )
-
-    def compare(self, replayed: Replayed) -> list[Comparison]:
-        """Compare the replayed cases with what the reference does."""
-        return [compare(played, self.lab.model) for played in replayed.played]
 
     def samples(self, verdict: Verdict) -> list[Path]:
         """Return the labelled submissions with this verdict."""
@@ -169,7 +161,7 @@ def _python(program: str, *arguments: str) -> str:
     return done.stdout.decode(errors="replace")
 
 
-@contextlib.contextmanager
+@contextmanager
 def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
     """Yield the submission, built, with the files for the yardsticks. Raises `UsageError` if the build fails."""
     lab = open_lab(lab_name)
@@ -185,7 +177,7 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
                 (folder / header.name).write_bytes(header.read_bytes())
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
-        cases = tuple(case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+        cases = tuple(load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
         yield Subject(
             path=path, lab=lab, cases=cases, source=source, program=native_program(built.program), folder=folder
         )
@@ -299,7 +291,7 @@ def plain(folder: Path, name: str) -> PlainFolder:
 
 def dynamic(subject: Subject) -> NativeProgram:
     """Build the submission so that it uses the system's libc under Valgrind, as the handout links it."""
-    with workspace() as work:
+    with sandbox.workspace() as work:
         built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={}, optional=OptionalStages())
     if built.program is None:
         raise UsageError(f"{subject.path}: {built.findings[0].message}")
@@ -313,6 +305,7 @@ def naive(subject: Subject, work: Workspace, program: NativeProgram, cases: Sequ
 
 
 def _fine(subject: Subject, work: Workspace, program: NativeProgram, case: Case) -> bool:
-    (comparison,) = subject.compare(subject.replay(work, [case], program))
+    (played,) = subject.replay(work, [case], program).played
+    comparison = compare(played, subject.lab.model)
     checked = subject.memcheck(work, [case], program)
     return comparison.end is End.REACHED and not comparison.wrong and not checked.counted and not checked.stopped

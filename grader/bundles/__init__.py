@@ -16,6 +16,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -32,7 +33,6 @@ from grader.labs import LABS
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, the earliest possible one: so equal files give equal archives."""
-_REGULAR = 0o100000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def zipped(files: Iterable[File]) -> bytes:
         for file in sorted(files, key=lambda file: file.name):
             entry = zipfile.ZipInfo(file.name, _TIME)
             entry.create_system = 3  # Unix; otherwise unzip programs ignore the permissions
-            entry.external_attr = (_REGULAR | file.mode) << 16
+            entry.external_attr = (stat.S_IFREG | file.mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             writer.writestr(entry, file.content)
     return archive.getvalue()
@@ -229,9 +229,15 @@ def _gradescope(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     `setup.sh` runs once, as root and with network, when Gradescope builds the image from the zip. `run_autograder` runs
     for each submission, as root; it must work without network. These two scripts define everything that is done.
     """
+    _require_whole_clone(lab)
     scripts = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run.sh"}  # Gradescope's names, and ours
     files = [_filled(template, name, lab, runs=True) for name, template in scripts.items()]
     yield File(name="gradescope.zip", content=zipped([*files, *tree(lab, cases)]))
+
+
+def _require_whole_clone(lab: Lab) -> None:
+    if hidden_weights(lab) is not None:
+        raise UsageError("this copy of the grader has no hidden cases and no handout; pack from the course's own clone")
 
 
 def _classroom50(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
@@ -256,6 +262,7 @@ def _actions(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
 
 def _starter(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     """Yield the files that students start with: those of the assignment, and the grader with the public cases."""
+    _require_whole_clone(lab)
     for name, path in lab.starter.items():
         yield File(name=name, content=path.read_bytes())
     yield File(name="HANDOUT.md", content=(lab.cases / "handout.md").read_bytes())

@@ -90,23 +90,23 @@ def earlier_entries(
     entries = [result.entry for result in store.results(run)]
     there = [submission for submission in submitted if not submission.is_absent]
     names = {submission.name for submission in there}
-    people = {_identity(student) for submission in there for student in submission.students} - {""}
+    people = _identities(student for submission in there for student in submission.students)
     who = roster.students(entry.submission for entry in entries) if roster is not None else {}
     earlier = []
     for entry in entries:
         students = who.get(entry.submission) or entry.students
-        left = tuple(student for student in students if _identity(student) not in people)
+        left = tuple(student for student in students if not _identities([student]) & people)
         is_replaced = entry.submission in names or (bool(students) and not left)
-        if not is_replaced and (
-            entry.source is not None or students
-        ):  # drops a file that could not be read and belongs to no student
+        # drops a file that could not be read and belongs to no student
+        if not is_replaced and (entry.source is not None or students):
             earlier.append(replace(entry, students=left, since=entry.since or run.id))
     return tuple(earlier)
 
 
-def _identity(student: Student) -> str:
-    """Return the sid or else the email, which identify a student in another run; "" if both are missing."""
-    return student.sid or student.email
+def _identities(students: Iterable[Student]) -> set[tuple[str, str]]:
+    """Return the sids and emails, each of which identifies a student in another run."""
+    pairs = (pair for student in students for pair in (("sid", student.sid), ("email", student.email)))
+    return {pair for pair in pairs if pair[1]}
 
 
 def _planned(entry: Entry, grading: GradingPlan) -> Entry:
@@ -128,8 +128,18 @@ def replan(
     if roster is None:
         return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
     who = roster.students(entry.submission for entry in entries)
-    entries = [replace(entry, students=who[entry.submission]) for entry in entries]
+    newer = _identities(student for entry in entries if entry.since is None for student in who[entry.submission])
+    entries = [replace(entry, students=_without_newer(entry, who[entry.submission], newer)) for entry in entries]
     return store.add_run(again, entries, overrides, _missing(roster, entries))
+
+
+def _without_newer(
+    entry: Entry, students: tuple[Student, ...], newer: Collection[tuple[str, str]]
+) -> tuple[Student, ...]:
+    """Return the students; of an entry kept from an earlier run only those without a newer submission."""
+    if entry.since is None:
+        return students
+    return tuple(student for student in students if not _identities([student]) & set(newer))
 
 
 def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
@@ -153,9 +163,9 @@ def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
 def _missing(roster: Roster | None, entries: Sequence[Entry]) -> tuple[Student, ...]:
     if roster is None:
         return ()
-    known = {_identity(student) for entry in entries for student in entry.students} - {""}
+    known = _identities(student for entry in entries for student in entry.students)
     missing = roster.missing(entry.submission for entry in entries)
-    return tuple(student for student in missing if _identity(student) not in known)
+    return tuple(student for student in missing if not _identities([student]) & known)
 
 
 def settings_of(run: Run) -> Settings:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import sqlite3
 import time
 import zlib
@@ -152,14 +151,6 @@ def packed(text: str | bytes) -> bytes:
 def unpacked(data: bytes) -> str:
     """Return the text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
     return zlib.decompress(data).decode()
-
-
-def checksum(record: bytes, *beside: str | int | None) -> int:
-    """Return the checksum of a packed record and the columns next to it.
-
-    Raises `TypeError` and `ValueError` for values of other types, which shows damage too.
-    """
-    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
 
 
 def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
@@ -349,9 +340,8 @@ def _reason(error: sqlite3.Error | OSError) -> str:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[
-        0
-    ]  # read first, because a new file gets tables and mark in one transaction
+    # read first, because a new file gets tables and mark in one transaction
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     owner, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if owner != _OURS and tables:
         raise StoreError(f"{path}: it is a database of something else; write --store with the name of another file")

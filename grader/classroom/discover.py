@@ -15,7 +15,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from itertools import chain, count
@@ -93,7 +93,7 @@ class ClassEntries:
     shown: str
     """The path of the folder or the zip that holds them."""
     entries: Sequence[ClassEntry]
-    around: Sequence[ClassEntry] = field(default=())
+    around: Sequence[ClassEntry] = ()
     """The entries next to the zip of the class, or next to the only folder that contains its entries."""
 
     @property
@@ -103,7 +103,7 @@ class ClassEntries:
 
 
 @contextlib.contextmanager
-def listed(path: Path, source_name: str) -> Iterator[ClassEntries]:
+def listed(path: Path, source_name: str, roster: Roster | None = None) -> Iterator[ClassEntries]:
     """Yield the entries of a class in a folder or a zip, or in the only zip or export in this folder.
 
     Raises `UsageError` for a zip that cannot be opened, `OSError` for a folder that cannot be read.
@@ -114,7 +114,8 @@ def listed(path: Path, source_name: str) -> Iterator[ClassEntries]:
         return
     entries = _of_folder(path)
     visible = [entry for entry in entries if not entry.is_hidden]
-    if len(visible) == 1 and _is_class(path / visible[0].name, source_name):
+    of_student = roster is not None and len(visible) == 1 and any(roster.students([visible[0].stem]).values())
+    if len(visible) == 1 and not of_student and _is_class(path / visible[0].name, source_name):
         with _packed(path / visible[0].name, source_name) as packed:
             yield replace(packed, around=[*_others(entries, visible[0]), *packed.around])
         return
@@ -280,7 +281,7 @@ def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster |
         message = "that is a file" if folder.exists() else "there is no such folder"
         raise UsageError(f"{folder}: {message}; write the folder, or the zip, that contains the class's submissions")
     try:
-        with listed(folder, source_name) as entries:
+        with listed(folder, source_name, roster) as entries:
             return _discovered(entries, source_name, rule, roster)
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
@@ -309,7 +310,7 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
         for name, entry in named.items()
     ]
     submissions += [
-        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure, is_absent=name in absent)
+        Submitted(name=name, students=students.get(name, ()), failure=failure, is_absent=name in absent)
         for name, failure in failures.items()
     ]
     if not submissions:
@@ -351,7 +352,7 @@ def _was_unpacked(packed: ClassEntry, beside: ClassEntry, source_name: str) -> b
         with packed.filled() as path, beside.filled() as folder:
             return was_unpacked(path, folder, source_name)
     except (UsageError, OSError):
-        return False  # reported when it is unpacked
+        return False  # then it is a submission of its own, and the reason is reported when it is unpacked
 
 
 def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEntry]:
@@ -393,9 +394,8 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
         if not trouble:
             with entry.filled() as path:
                 collected = collect_zipped(path, source_name, rule, name=entry.shown)
-            unread = (
-                collected.finding if collected.is_unread else None
-            )  # an unread file may be right, so it never gets a 0
+            # an unread file may be right, so it never gets a 0
+            unread = collected.finding if collected.is_unread else None
             source, failure = (collected, "") if unread is None else (None, f"{entry.shown}: {unread.message}")
     except UsageError as error:
         failure = one_line(str(error))

@@ -181,31 +181,24 @@ def submitters(path: Path) -> Roster:
     content = read_bytes(path, _MOST_BYTES, ClassFileError)
     if directive := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
         line = content.count(b"\n", 0, directive.start()) + 1
-        raise ClassFileError([FileProblem(path, line, f"a line may not begin with % here{_INSTEAD}")])
-    try:
-        submissions = _submissions(content)
-    except _UnusableList as failure:
-        raise ClassFileError([FileProblem(path, failure.line, f"{failure}{_INSTEAD}")]) from None
+        raise _unusable(path, line, "a line may not begin with % here")
     problems: list[FileProblem] = []
     rows = []
-    for row in _listed_students(path, submissions, problems):
+    for row in _listed_students(path, _submissions(path, content), problems):
         rows.append(row)
         if len(rows) > MOST_ROWS:  # a short file can refer to a long list many times
-            raise ClassFileError([FileProblem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
+            raise _unusable(path, 1, f"names more than {MOST_ROWS} students")
     if problems:
         raise ClassFileError(problems)
     return Roster(rows=tuple(rows))
 
 
-class _UnusableList(Exception):
-    """A file is not the list of an export, or is nested too deeply or too large."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
+def _unusable(path: Path, line: int, message: str) -> ClassFileError:
+    """Return the exception for a file that is not the list of an export, or is nested too deeply or too large."""
+    return ClassFileError([FileProblem(path, line, f"{message}{_INSTEAD}")])
 
 
-def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
+def _submissions(path: Path, content: bytes) -> dict[str, tuple[int, Any]]:
     """Return for each submission the line of its name, and the YAML node that describes it."""
     import yaml  # noqa: PLC0415 - slow to import, and only exports need it
     from yaml._yaml import CParser  # noqa: PLC0415
@@ -221,10 +214,10 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
             BaseResolver.__init__(self)
             self.nodes = self.depth = 0
 
-        def failure(self, message: str) -> _UnusableList:
+        def failure(self, message: str) -> ClassFileError:
             """Return the exception for the node that begins with the next event."""
             mark = getattr(self.peek_event(), "start_mark", None)
-            return _UnusableList(message, mark.line + 1 if mark else 1)
+            return _unusable(path, mark.line + 1 if mark else 1, message)
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.nodes += 1
@@ -247,9 +240,9 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
         mark = getattr(failure, "problem_mark", None)
         reason = getattr(failure, "problem", None) or getattr(failure, "reason", "")
         line = mark.line if mark else content.count(b"\n", 0, getattr(failure, "position", 0))
-        raise _UnusableList(f"is not YAML ({cut(str(reason))})", line + 1) from None
+        raise _unusable(path, line + 1, f"is not YAML ({cut(str(reason))})") from None
     if not isinstance(root, yaml.MappingNode):
-        raise _UnusableList("is not a list of submissions as Gradescope exports it", 1)
+        raise _unusable(path, 1, "is not a list of submissions as Gradescope exports it")
     names = ((name, about) for name, about in root.value if isinstance(name, yaml.ScalarNode))
     return {name.value[:MOST_VALUE]: (name.start_mark.line + 1, about) for name, about in names}
 

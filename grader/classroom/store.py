@@ -360,17 +360,17 @@ def prune(store: Store, runs: Collection[Run]) -> None:
             f"DELETE {_GIVEN_UP}",
             f"DELETE {_MENDED}",
             "DELETE FROM results WHERE run IN (SELECT value FROM json_each(?))",
+            f"DELETE {_SOURCES}",
+            "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))",
         ):
             store.database.change(statement, numbers)
-        store.database.change(f"DELETE {_SOURCES}", numbers)
-        store.database.change("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", numbers)
     store.database.change("VACUUM")
     for _ in store.database.rows("PRAGMA wal_checkpoint(TRUNCATE)"):
         pass
 
 
 def _numbers(runs: Collection[Run]) -> str:
-    return f"[{', '.join(str(run.id) for run in runs)}]"
+    return json.dumps([run.id for run in runs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ file has one table [[override]] for each: submission, rule, points (what the rul
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from pathlib import Path
 from sqlite3 import Row
 
 from grader.assignment.input_file import TomlTable, cut, short
-from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
+from grader.classroom.database import DAMAGE, checked, packed, unpacked
 from grader.core.case import Number
 from grader.core.errors import ClassFileError, StoreFailure
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded, with_costs
@@ -142,8 +143,9 @@ class StoredRecord:
     @property
     def checksum(self) -> int:
         """The checksum that shows damage. Raises `TypeError` or `ValueError` if a value is of another type."""
-        beside = (self.verdict, self.score, self.max_score, self.rule, int(self.complete), int(self.public_only))
-        return checksum(self.packed, self.key, *beside, self.points, self.counted)
+        result = (self.verdict, self.score, self.max_score, self.rule, int(self.complete), int(self.public_only))
+        beside = json.dumps((self.key, *result, self.points, self.counted))
+        return zlib.crc32(self.packed, zlib.crc32(beside.encode()))
 
     @property
     def json(self) -> str:
@@ -211,9 +213,8 @@ class Result:
     @property
     def record(self) -> Record:
         """The record after overrides. If no record is stored, this is a record without a score that says why."""
-        entry = self.entry
         if self.stored is None:
-            why = entry.failure or "it has not been graded yet"
+            why = self.entry.failure or "it has not been graded yet"
             return ungraded(self.lab, self._named(Submission(name="")), self.full, why, needs_person=self.needs_person)
         try:
             record = from_json(self.stored.json)
@@ -291,11 +292,16 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
     The verdict is accepted if and only if the record has all points, from the grading or from people.
     """
     decided = {override.rule: override for override in overrides if override.submission == record.submission.name}
-    recorded = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
+    decided = {  # a rule is worth less if not all its cases were chosen
+        rule.rule: replace(decided[rule.rule], points=min(decided[rule.rule].points, rule.max_points), was=rule.points)
+        for rule in record.rules
+        if rule.rule in decided
+    }
+    recorded = tuple(decided.values())
     if not recorded or record.score is None:
         return record
     rules = tuple(
-        replace(rule, points=min(decided[rule.rule].points, rule.max_points)) if rule.rule in decided else rule
+        replace(rule, points=decided[rule.rule].points) if rule.rule in decided else rule
         for rule in record.rules  # a rule is worth nothing if no case was chosen for it
     )
     score = sum(rule.points for rule in rules)

@@ -141,10 +141,9 @@ def code() -> list[Path]:
 
 
 def source_id(source: Source) -> str:
-    """Return a hash of what was submitted: the source and its `meant_headers`, or why there is no source."""
+    """Return a hash of what was submitted: a source that has only its `meant_headers`, or why there is no source."""
     failure = source.finding.message if source.finding is not None else ""
-    headers = meant_headers(source)
-    return _digest([source.content, failure, *(part for name in headers for part in (name, headers[name]))])
+    return _digest([source.content, failure, *(part for header in source.own_headers.items() for part in header)])
 
 
 def meant_headers(source: Source) -> Mapping[str, bytes]:
@@ -154,7 +153,7 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
     while texts:
         text = texts.pop()
         for name, content in source.own_headers.items():
-            if name not in meant and re.search(rb"\b" + re.escape(name.encode()), text):
+            if name not in meant and re.search(rb"\b" + re.escape(name.encode(errors="surrogateescape")), text):
                 meant[name] = content
                 texts.append(content)
     return dict(sorted(meant.items()))
@@ -176,7 +175,7 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     """Return a hash of the parts, which also depends on where each part ends."""
     digest = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()
 
@@ -242,7 +241,7 @@ def _stored_record(task: Task) -> StoredRecord:
     except InputError as error:
         raise OtherGrader(f"not everything here is what the batch began with: {error}") from error
     if plan.fingerprint != task.fingerprint:
-        what = differences(plan.made_of, task.made_of)
+        what = differences(plan.made_of, task.made_of) or "what students see of a record, by the rubric and the date"
         raise OtherGrader(f"not everything here is what the batch began with: {what}. Start it again with the same")
     require(task.level)
     record = pipeline.grade(

@@ -335,23 +335,20 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
 def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:
     """Whether a folder contains exactly the files of a zip. Only files that a submission can consist of count.
 
-    Programs that unpack a zip keep or omit the only folder at its top. If something cannot be read, returns False: then
-    the zip is a submission of its own, and the reason is reported with it.
+    Programs that unpack a zip keep or omit the only folder at its top. Raises `UsageError` or `OSError` if something
+    cannot be read.
     """
-    try:
-        with opened(packed, str(packed)) as archive:
-            kinds = archive.kinds(source_name)
-            packed_files = {
-                member.parts: (member.info.file_size, member.info.CRC)
-                for member in archive.members
-                if member.is_file and member.ending in kinds
-            }
-        files = _files(folder, source_name, kinds)
-        expected = packed_files if files.keys() == packed_files.keys() else _without_top(packed_files)
-        same_names = bool(expected) and files.keys() == expected.keys()
-        return same_names and all(_is_same(files[parts], *expected[parts]) for parts in files)
-    except (UsageError, OSError):
-        return False
+    with opened(packed, str(packed)) as archive:
+        kinds = archive.kinds(source_name)
+        packed_files = {
+            member.parts: (member.info.file_size, member.info.CRC)
+            for member in archive.members
+            if member.is_file and member.ending in kinds
+        }
+    files = _files(folder, source_name, kinds)
+    expected = packed_files if files.keys() == packed_files.keys() else _without_top(packed_files)
+    same_names = bool(expected) and files.keys() == expected.keys()
+    return same_names and all(_is_same(files[parts], *expected[parts]) for parts in files)
 
 
 def _without_top(files: dict[_Parts, tuple[int, int]]) -> dict[_Parts, tuple[int, int]]:
@@ -372,22 +369,17 @@ def _files(folder: Path, source_name: str, kinds: tuple[str, ...]) -> dict[_Part
 
 def _is_same(path: Path, size: int, checksum: int) -> bool:
     """Whether a file has this size and CRC-32."""
-    descriptor = open_regular(path)
-    try:
-        if os.fstat(descriptor).st_size != size or size > MOST_TOTAL:
+    with os.fdopen(open_regular(path), "rb") as file:
+        if os.fstat(file.fileno()).st_size != size or size > MOST_TOTAL:
             return False
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return zlib.crc32(file.read(size + 1)) == checksum
-    finally:
-        os.close(descriptor)
+        return zlib.crc32(file.read(size + 1)) == checksum
 
 
 def _zips(folder: Path, source_name: str) -> list[Path]:
     """Return the zips on the shallowest level of a folder that contains zips."""
-    if not folder.is_dir():
-        return []
     for level in levels_below(folder, source_name):
-        zips = [entry for entry in level if entry.name.lower().endswith(ZIP) and entry.is_file(follow_symlinks=False)]
+        files = [entry for entry in level if entry.is_file(follow_symlinks=False)]
+        zips = [entry for entry in files if entry.name.lower().endswith(ZIP) and not entry.name.startswith(".")]
         if zips:
             return sorted(map(Path, zips))
     return []

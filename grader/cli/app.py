@@ -351,8 +351,6 @@ def completion(options: CompletionOptions) -> ExitCode:
         scripts/grade completion bash >> ~/.bashrc
         scripts/grade completion zsh > ~/.zfunc/_grade
     """
-    import argparse
-
     import shtab
 
     everything = argparse.ArgumentParser(prog="grade")  # shtab needs one parser of all commands

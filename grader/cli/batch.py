@@ -148,12 +148,14 @@ def batch(options: BatchOptions) -> ExitCode:
         decided = load_overrides(options.people.overrides, lab.rubric, names)
     again = _named(options.again, names)
     with open_store(store, create=True) as run_store, run_locks(store) as locks:
-        if decided is None:
-            decided = _decided_before(run_store, lab.name, folder)
         last = run_store.known(lab.name, batches.place_of(folder))
+        if decided is None:
+            decided = _decided_before(run_store, last)
         run = batches.plan(
             run_store, plan, folder, discovered.submissions, overrides=decided, roster=roster, earlier=earlier
         )
+        if last is not None and options.people.overrides is None:
+            _report_decided(run_store, last, run)
         if last is not None and batches.rescore(run_store, plan, last, run):
             notify(f"since run {last.id} only points or what students see changed: its records are rescored")
         failed = grade_all(run_store, run, where=options.where, locks=locks, again=again)
@@ -177,13 +179,24 @@ def _named(patterns: Iterable[str], names: list[str]) -> set[str]:
     return {name for fitting in matches.values() for name in fitting}
 
 
-def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
+def _decided_before(store: Store, run: Run | None) -> tuple[Override, ...]:
     """Return the points that people decided for the previous run, and report that these decisions stay."""
-    run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
         notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE replaces them")
     return decided
+
+
+def _report_decided(store: Store, last: Run, run: Run) -> None:
+    """Report the submissions with decisions of people that were made for another file than the present one."""
+    before = {result.name: result.entry.source for result in store.results(last)}
+    others = [
+        result.name
+        for result in store.results(run)
+        if result.overrides and before.get(result.name, result.entry.source) != result.entry.source
+    ]
+    if others:
+        notify(f"decided by people for an earlier file, and may be wrong for the new one: {', '.join(others)}")
 
 
 def _roster(options: BatchOptions, lab: str) -> Roster | None:
@@ -225,6 +238,9 @@ def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None)
         shown = names[:_MOST_HIDDEN] if reason == HIDDEN else names
         more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
         notify(f"  {reason}: {', '.join(shown)}{more}")
+    handed_in = Counter(student for submission in submissions for student in submission.students)
+    if several := [student.name for student, count in handed_in.items() if count > 1]:
+        notify(f"more than one submission, so several rows in every table: {', '.join(several)}")
     strangers = [submission.name for submission in submissions if not submission.students]
     if roster is not None and strangers:
         notify(f"not in the roster: {', '.join(strangers)}")
@@ -300,7 +316,7 @@ def summary(store: Store, run: Run, *, failed: int = 0, table_of_all: bool = Tru
         else:
             scores.append(result.score)
     if table_of_all:
-        console(160).print(table)
+        console().print(table)
     parts = [counted(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
     if scores:
         parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")

@@ -71,7 +71,7 @@ def cases(options: CasesOptions) -> ExitCode:
     if not tables:
         raise UsageError(f"no case matches '{options.selection.case}'; `grade cases` lists them all")
     for each in tables:
-        console(160).print(each)
+        console().print(each)
     return ExitCode.ACCEPTED
 
 

@@ -16,20 +16,9 @@ from statistics import mean, quantiles
 from typing import TYPE_CHECKING
 
 from grader.assignment.lab import Lab
-from grader.classroom.store import (
-    Change,
-    Run,
-    Store,
-    changes,
-    open_store,
-)
+from grader.classroom.store import Change, Run, Store, changes, open_store
 from grader.cli.app import argument, flag, option, path_option, shared
-from grader.cli.options import (
-    Detail,
-    lab_named,
-    lab_of_class,
-    lab_option,
-)
+from grader.cli.options import Detail, lab_named, lab_of_class, lab_option
 from grader.cli.stored import RUN, result_of, run_named, store_option
 from grader.cli.terminal import console, counted, notify
 from grader.core.errors import ExitCode, UsageError
@@ -89,8 +78,8 @@ def compare(options: CompareOptions) -> ExitCode:
             raise UsageError(f"{options.old} is of {pairs[0][0].lab}, {options.new} of {pairs[0][1].lab}")
         return _show(pairs, audience, options, single=True)
     with open_store(options.store, read_only=True) as store:
-        new = run_named(store, _number(options.new))
-        old = store.run(_number(options.old) or 0) if options.old is not None else None
+        new = run_named(store, _number(options.new) if options.new is not None else None)
+        old = store.run(_number(options.old)) if options.old is not None else None
         if old is not None and old.lab != new.lab:
             raise UsageError(f"run {old.id} is of {old.lab}, run {new.id} of {new.lab}")
         only = result_of(store, new, options.student).name if options.student is not None else None
@@ -111,11 +100,11 @@ def _is_number(word: str) -> bool:
     return re.fullmatch("[0-9]{1,10}", word) is not None
 
 
-def _number(word: str | None) -> int | None:
-    """Return `word` as the number of a run, None for None. Raises `UsageError` if it is no number."""
-    if word is not None and not _is_number(word):
+def _number(word: str) -> int:
+    """Return `word` as the number of a run. Raises `UsageError` if it is no number."""
+    if not _is_number(word):
         raise UsageError(f"'{word}' is no number of a run; write two numbers, or two files that --format json wrote")
-    return int(word) if word is not None else None
+    return int(word)
 
 
 def _record(path: str) -> Record:
@@ -182,7 +171,7 @@ def _show_class(all_progressed: Sequence[Progressed]) -> None:
     from rich.text import Text
 
     gains = [each.gain for each in all_progressed]
-    scores = [[score[place] for score in (each.score for each in all_progressed)] for place in (0, 1)]
+    scores = [[each.score[place] for each in all_progressed] for place in (0, 1)]
     means = [mean([score for score in part if score is not None] or [0]) for part in scores]
     print(
         f"{len(gains)} compared: {sum(gain > 0 for gain in gains)} with more points, "
@@ -195,14 +184,14 @@ def _show_class(all_progressed: Sequence[Progressed]) -> None:
     ranked = sorted(sum(counts.values(), Counter[str]()).items(), key=lambda item: (-item[1], item[0]))
     for cause, _ in ranked[:_MOST_CAUSES]:
         causes.add_row(*(str(counts[kind][cause]) for kind in _KINDS), Text(escape(cause)))
-    console(160).print(causes)
+    console().print(causes)
     if len(ranked) > _MOST_CAUSES:
         print(f"and {len(ranked) - _MOST_CAUSES} more causes")
     table = Table("submission", "points", *_KINDS.values(), title_justify="left")
     for each in all_progressed:
         numbers = (str(len(getattr(each, kind))) for kind in _KINDS)
         table.add_row(Text(escape(each.submission)), _points(each), *numbers)
-    console(160).print(table)
+    console().print(table)
 
 
 def _words(cause: Cause) -> str:
@@ -288,7 +277,6 @@ def similar(options: SimilarOptions) -> ExitCode:
 def _submissions(options: SimilarOptions) -> tuple[Lab, list[HandedIn]]:
     """Return the lab and the submissions. Raises `UsageError` unless there is either a folder or a store."""
     from grader.classroom.similarity import handed_in_folder, handed_in_run
-    from grader.classroom.store import open_store
 
     if (options.folder is None) == (options.store is None):
         raise UsageError("write either the FOLDER of the submissions or --store FILE")
@@ -318,12 +306,10 @@ def _print(alike: Alike) -> None:
     for pair in alike.pairs:
         for_each = ((Text(_program_name(program)), percent(program.share)) for program in pair)
         table.add_row(*(cell for cells in for_each for cell in cells))
-    console(160).print(table)
+    console().print(table)
 
 
 def _program_name(program: AlikeProgram) -> str:
-    from grader.report.escape import escape
-
     return escape(f"{program.name} ({' and '.join(program.students)})" if program.students else program.name)
 
 

@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from grader import pipeline
-from grader.assignment.lab import Lab
+from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import collect
 from grader.cli.app import argument, number_option, option, path_option
 from grader.cli.options import (
@@ -429,10 +429,13 @@ def mendings_of(store: Store, run: Run, results: Sequence[Result], seconds: int)
     Every new result is stored at once, so that Ctrl-C loses nothing.
     """
     try:
+        from grader.classroom.batch import settings_of
         from grader.classroom.mending import mended_once
     except ImportError as error:
         raise UsageError(_PARSED) from error
     lab = lab_named(run.lab)
+    if settings_of(run) != Settings(lab=run.lab):
+        raise UsageError(f"--mend plays all cases, but run {run.id} was graded with options such as --case or --allow")
     cases = Selection().cases(lab, None).cases
     graded = [result for result in results if result.is_graded and result.entry.source is not None]
     mend_it = partial(mended_once, store, lab=lab, cases=cases, seconds=seconds, jobs=len(os.sched_getaffinity(0)))

@@ -49,8 +49,7 @@ class Detail:
         view = View(instructor=self.instructor, everything=self.everything, variables=os.environ, time=time)
         if to_file:
             return view
-        shown = replace(view, workflow=in_workflow(), width=columns(view.width), colour=is_colourful())
-        return replace(shown, height=rows())
+        return replace(view, workflow=in_workflow(), width=columns(view.width), height=rows(), colour=is_colourful())
 
 
 def check_format(name: str, known: Collection[str]) -> None:
@@ -60,8 +59,7 @@ def check_format(name: str, known: Collection[str]) -> None:
 
 
 def _is_submission(file: Path, graded: Iterable[Path]) -> bool:
-    sources = {LABS[lab].source_name for lab in present()}
-    return file.name in sources or any(path.exists() and file.samefile(path) for path in graded)
+    return file.name in _sources().values() or any(path.exists() and file.samefile(path) for path in graded)
 
 
 def check_output(output: Path | None, option: str = "--output", *, graded: Iterable[Path] = ()) -> None:
@@ -290,6 +288,7 @@ def lab_of_submissions(paths: Collection[Path]) -> str:
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110 - False for a name that is too long, too
             names = nearest_of(path, set(sources.values())) if path.is_dir() else {path.name}
+            names |= set(_in_zip(path)) if path.suffix.lower() == ".zip" and path.is_file() else set()
             labs.setdefault(lab_of_sample(path) if is_patched(path) else _lab_of(path, names), path)
     if len(labs) > 1:
         places = ", ".join(f"{one_line(str(path))} is of {lab}" for lab, path in labs.items())
@@ -309,17 +308,22 @@ def lab_of_class(folder: Path) -> str:
         raise UsageError(f"{one_line(str(folder))}: there is no such folder")
     names = names_below(folder) if folder.is_dir() else {folder.name}
     for path in folder.iterdir() if folder.is_dir() else [folder]:
-        if path.suffix.lower() == ".zip":
+        if path.suffix.lower() == ".zip" and path.is_file():
             names |= set(_in_zip(path))
     return _lab_of(folder, names)
 
 
 def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
     """Yield the names of files in a zip and in its inner zips, as far as they can be read. The batch reports errors."""
+    import struct
     import zipfile
+    import zlib
 
     # damaged, encrypted (RuntimeError), or packed in a way that Python does not know
-    unreadable = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
+    unreadable = (
+        *(OSError, EOFError, RuntimeError, ValueError, LookupError, ArithmeticError),
+        *(zipfile.BadZipFile, zlib.error, struct.error),
+    )
     with contextlib.suppress(*unreadable), zipfile.ZipFile(path) as packed:
         for entry in packed.infolist():
             yield entry.filename.rpartition("/")[2]

@@ -148,26 +148,30 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
     problems = []
     for path in paths:
         try:
-            if _unpacked(path, source_name, rule="") is None:
-                collect(path, source_name, rule="")
+            _collected(path, source_name, rule="")
         except UsageError as error:
             problems.append(str(error))
     if problems:
         raise UsageError("\n".join(problems))
 
 
-def _unpacked(path: Path, source_name: str, rule: str) -> Source | None:
-    """Return the submission in a zip; None if the path is not a zip.
+def _collected(path: Path, source_name: str, rule: str) -> Source:
+    """Return the submission at a path: a file, a zip, or a folder, which may contain the file in a zip.
 
-    Raises `UsageError` for a zip that cannot be unpacked, and for archives of other kinds.
+    Raises `UsageError` if there is no such path, for a zip that cannot be unpacked, and for what may be right but is
+    not read: a link, or an archive of another kind.
     """
     if path.suffix.lower() in ARCHIVES and path.is_file():
         raise UsageError(f"{path}: {NOT_OPENED}, and give the folder")
-    if path.suffix.lower() != ".zip" or not path.is_file():
-        return None
-    from grader.classroom.zip_archive import collect_zipped
+    is_zip = path.suffix.lower() == ".zip" and path.is_file()
+    source = None if is_zip else collect(path, source_name, rule)
+    if source is None or (source.path is None and source.finding is not None):  # a zip in the folder may hold the file
+        from grader.classroom.zip_archive import collect_zipped
 
-    return collect_zipped(path, source_name, rule, name=one_line(str(path)))
+        source = collect_zipped(path, source_name, rule, name=one_line(str(path)))
+    if source.is_unread and source.finding is not None:  # it may be right, so it never gets a 0
+        raise UsageError(f"{one_line(str(path))}: {source.finding.message}")
+    return source
 
 
 def _graded(path: Path, grade: partial[Record], files: Mapping[Path, Callable[[Record], Document]]) -> Record:
@@ -198,7 +202,7 @@ def _with_status(path: Path, grade: partial[Record]) -> Record:
     """Grade one submission. stderr shows what is being done."""
     lab = grade.keywords["lab"]
     with status(str(path)) as tell:
-        source = _unpacked(path, lab.source_name, lab.rubric.judged(Judged.BUILD))
+        source = _collected(path, lab.source_name, lab.rubric.judged(Judged.BUILD))
         return grade(path, source=source, progress=tell)
 
 

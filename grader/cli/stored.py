@@ -24,7 +24,7 @@ from grader.core.errors import ExitCode, StoreError, UsageError
 from grader.core.record import Record, write
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
-from grader.report.class_page import CLASS, SIMILAR, STUDENTS, ClassNote, class_page, page_names
+from grader.report.class_page import CLASS, INDEX, SIMILAR, STUDENTS, ClassNote, class_page, page_names
 from grader.report.document import Document, View
 from grader.report.escape import escape
 from grader.report.gradebook import own
@@ -106,7 +106,7 @@ def runs(options: RunsOptions) -> ExitCode:
     with open_store(options.store, read_only=True) as store:
         for run in store.runs():
             listed.add_row(*map(Text, _row(store, run)))
-    console(160).print(listed)
+    console().print(listed)
     return ExitCode.ACCEPTED
 
 
@@ -311,12 +311,15 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
     earlier = _files(folder)
-    pages = page_names(result.name for result in store.results(run) if result.is_final)
+    names = [result.name for result in store.results(run) if result.is_final]
+    pages = dict(zip(names, page_names(names), strict=True))
     ending = _ENDINGS.get(options.format, options.format)
 
     def written() -> Iterator[Record]:
-        final = (result.record for result in store.results(run) if result.is_final)
-        for record, page in zip(final, pages, strict=True):
+        for result in store.results(run):
+            if result.name not in pages:  # a batch has finished it meanwhile
+                continue
+            record, page = result.record, pages[result.name]
             write((reports / page).with_suffix(f".{ending}"), FORMATS[options.format](record, view))
             yield record
 
@@ -329,12 +332,14 @@ def _export_each(store: Store, run: Run, options: ExportOptions) -> None:
             mendings = mendings_of(store, run, [*store.results(run)], options.seconds)
             distance = summary_of(mendings.values(), options.seconds)
         page = class_page(written(), view, run=f"run {run.id}", similar=similar, distance=distance)
-        write(folder / CLASS / "index.html", page)
+        write(folder / CLASS / INDEX, page)
     else:
         deque(written(), maxlen=0)
     notify(f"{len(pages)} reports written to {reports}")
+    if pages_of_class and view.instructor:
+        notify("they show hidden cases (--instructor): students must not get them")
     if pages_of_class:
-        notify(f"the page of the class, with all names: {folder / CLASS / 'index.html'}")
+        notify(f"the page of the class, with all names: {folder / CLASS / INDEX}")
     left = [str(path.relative_to(folder)) for path, state in _files(folder).items() if earlier.get(path) == state]
     if left:
         notify(f"not of this export, so look at them before you hand the folder on: {_counted(left)}")
@@ -350,7 +355,6 @@ def _export_similar(store: Store, run: Run, folder: Path) -> ClassNote:
     """Write the pages of similar pairs below the folder of the class page. Return a note for the class page."""
     from grader.classroom.similarity import Alike, handed_in_run
     from grader.labs import open_lab
-    from grader.report.class_page import INDEX
 
     alike = Alike.among(handed_in_run(store, run), open_lab(run.lab), counted)
     for name, page in alike.pages():

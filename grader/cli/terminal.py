@@ -111,11 +111,11 @@ def rows() -> int:
     return shutil.get_terminal_size((0, 0)).lines
 
 
-def console(piped: int) -> Console:
-    """Return a console for tables on stdout, `piped` columns wide unless it is a terminal or COLUMNS is set."""
+def console() -> Console:
+    """Return a console for tables on stdout, 160 columns wide unless it is a terminal or COLUMNS is set."""
     from rich.console import Console
 
-    return Console(width=columns(piped), highlight=False)
+    return Console(width=columns(160), highlight=False)
 
 
 def table(title: str, *headings: str) -> Table:

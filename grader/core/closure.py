@@ -15,7 +15,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -129,17 +129,12 @@ class Closure:
         return len(self.ways)
 
 
-def closure_of(small: SmallEngine, progress: Callable[[int], None] = lambda _: None) -> Closure:
-    """Explore a small engine in which every call is possible in every state.
-
-    `progress` is called with the number of explored states, after every hundred.
-    """
+def closure_of(small: SmallEngine) -> Closure:
+    """Explore a small engine in which every call is possible in every state."""
     ways, sums = [(-1, 0)], array("I")
     for transition in explored(small):
         if transition.state == len(sums):
             sums.append(0)
-            if transition.state % 100 == 0:
-                progress(transition.state)
         if transition.after == len(ways):
             ways.append((transition.state, transition.call))
         sums[-1] = zlib.crc32(transition.record, zlib.crc32(_NO_HARM, sums[-1]))

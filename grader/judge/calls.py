@@ -36,7 +36,6 @@ class JudgedCall:
 
     case: int
     name: str
-    words: frozenset[str]
     expected: Reply
     refused: bool
     """Whether the program refused the call, or did not return from it."""
@@ -68,7 +67,9 @@ class Patterns:
         """
         wrong_cases = set(wrong)
         same = [
-            call for call in self.calls if call.name == name and known <= call.words and _alike(call.expected, expected)
+            call
+            for call in self.calls
+            if call.name == name and known <= call.expected.circumstances and _alike(call.expected, expected)
         ]
         bad = [call for call in same if call.wrong and call.case in wrong_cases]
         good = [call for call in same if not call.wrong]
@@ -88,8 +89,8 @@ class Patterns:
     def _telling(self, bad: Sequence[JudgedCall], good: Sequence[JudgedCall]) -> list[str]:
         if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
             return []
-        shared = frozenset.intersection(*(call.words for call in bad))
-        elsewhere = frozenset[str]().union(*(call.words for call in good))
+        shared = frozenset.intersection(*(call.expected.circumstances for call in bad))
+        elsewhere = frozenset[str]().union(*(call.expected.circumstances for call in good))
         return [word for word in self.order if word in shared - elsewhere]
 
 
@@ -109,7 +110,6 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Sequence[int]) -> I
             yield JudgedCall(
                 case=number,
                 name=operation.name,
-                words=comparison.expected[place].circumstances,
                 expected=comparison.expected[place],
                 refused=place >= len(comparison.actual) or _did_nothing(comparison.actual[place]),
                 wrong=place == bad,

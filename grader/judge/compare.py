@@ -46,7 +46,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     """
     operations, steps = played.case.trace.operations, played.steps
     right = played.case.expected
-    follows = _followed_by(right.records, steps)  # nearly every operation of nearly every program
+    follows = equal_at_start(right.records, steps)  # nearly every operation of nearly every program
     most_bytes = _most_bytes(right.records)
     actual = list(right.replies[:follows])
     wrong = dict(_faults_alone(right.replies, steps[:follows]))
@@ -99,7 +99,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     )
 
 
-def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
+def equal_at_start(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
     """Return the number of operations at the start whose records equal the reference's."""
     for number, (right, step) in enumerate(zip(records, steps, strict=False)):
         if step.record != right:

@@ -74,7 +74,7 @@ def best_mistake(
     table: MistakeTable,
     *,
     known: frozenset[str] = frozenset(),
-) -> tuple[Evidence | None, Mistake | None]:
+) -> tuple[Evidence, Mistake]:
     """Return the cause among the evidence `first` (of the first bad operation), and the mistake of the table that fits.
 
     `known` are circumstances of the program, in addition to those of the case. A wrong reply comes before a wrong
@@ -82,8 +82,6 @@ def best_mistake(
     decided gives the rule: the case's own rule if mistakes of this rule quote the sentence, or if no mistake does;
     otherwise the rule whose mistakes quote the sentence most often.
     """
-    if not first:
-        return None, None
     for rank in (_REPLY, _STATE, _MEMORY):
         cause, mistake = _first_fitting(
             [
@@ -93,7 +91,7 @@ def best_mistake(
             ],
             table,
         )
-        if mistake is not None:
+        if cause is not None and mistake is not None:
             return cause, mistake
     cause = min(first, key=_rank)
     own, rules = comparison.case.rule, table.rules_of(comparison.expected[_index(cause, comparison)].clause)

@@ -38,15 +38,6 @@ _MOST_ROUNDS = 3
 """How often a case is played again: after one call is left out, another one may turn out to be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The operations between two calls that are left out, as a case of its own."""
-
-    number: int
-    """The number of the case."""
-    case: Case
-
-
 def pass_when_resumed(
     comparisons: Sequence[Comparison], lab: Lab, play_cases: Callable[[Sequence[Case]], Sequence[Played]]
 ) -> frozenset[int]:
@@ -65,16 +56,16 @@ def pass_when_resumed(
     }
     passing: set[int] = set()
     for _ in range(_MOST_ROUNDS):
-        parts: list[_Part] = []
+        parts: list[tuple[int, Case]] = []  # each with the number of the case that it is a part of
         for number, names in left.items():
-            parts += (_Part(number, case) for case in _parts(comparisons[number].case, names, lab))
-            if sum(len(part.case.trace.operations) for part in parts) > _MOST_OPERATIONS:
+            parts += ((number, part) for part in _parts(comparisons[number].case, names, lab))
+            if sum(len(part.trace.operations) for _, part in parts) > _MOST_OPERATIONS:
                 break
-        played = play_cases([part.case for part in parts]) if parts else ()
+        played = play_cases([part for _, part in parts]) if parts else ()
         compared = [compare(each, lab.model) for each in played]
-        wrong: dict[int, set[str]] = {part.number: set() for part in parts}
-        for part, comparison in zip(parts, compared, strict=True):
-            wrong[part.number] |= set() if _is_right(comparison) else {_first_wrong(comparison)}
+        wrong: dict[int, set[str]] = {number: set() for number, _ in parts}
+        for (number, _), comparison in zip(parts, compared, strict=True):
+            wrong[number] |= set() if _is_right(comparison) else {_first_wrong(comparison)}
         passing |= {number for number, names in wrong.items() if not names}
         left = {number: left[number] | names for number, names in wrong.items() if names - left[number]}
     return frozenset(passing)

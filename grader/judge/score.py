@@ -16,7 +16,6 @@ from grader.core.verdict import Judged, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.runtime.protocol import Comparison, End
 
-_NOTHING: Mapping[str, int] = {}
 HAS_FINDING: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda findings: findings.leaks,
     Judged.MEMORY_ERROR: lambda findings: findings.memory_errors,
@@ -54,7 +53,7 @@ def rule_scores(
     here: they count as not passed and can earn nothing, so the earned points are certain. `diagnosed` is the rule of
     the first cause.
     """
-    elsewhere = hidden or _NOTHING
+    elsewhere = hidden or {}
     counted = [
         replace(
             _counted(rule, case_findings, cases, builds=builds),
@@ -87,7 +86,8 @@ def rescored(counted: Iterable[RuleScore], rubric: Rubric) -> tuple[RuleScore, .
     for rule in rubric.rules:
         if rule.judged in HAS_FINDING:
             scores[rule.id] = _capped(scores[rule.id], _cap(rule, earned, whole), _cap(rule, most, whole))
-    any_earned = any(score.points for score in scores.values())
+    can_earn = any(score.max_points for score in scores.values())  # no if `--case` leaves a part of a hidden weight
+    any_earned = not can_earn or any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
             score = _score(rule, by_rule[rule.id])

@@ -62,7 +62,7 @@ def is_something(value: object) -> bool:
         inner = [item for item in value if isinstance(item, list | dict)]
         return any(map(is_something, inner)) if inner else len(value) > 0
     if isinstance(value, dict):
-        return any(map(is_something, value.values())) if value else False
+        return any(map(is_something, value.values()))
     return value is not ABSENT and not isinstance(value, bool) and bool(value)
 
 
@@ -102,7 +102,7 @@ def sentence_of(pairs: Sequence[Shown]) -> str:
     for call, facet in pairs:
         places.setdefault(call, []).extend([facet] if facet else [])
     parts = [f"{call} ({', '.join(names)})" if names else call for call, names in places.items()]
-    return f"It is about what your program never did, in any case: {'; '.join(parts)}"
+    return f"It is about what your program did in none of the cases that were run: {'; '.join(parts)}"
 
 
 def _is_written(comparison: Comparison) -> bool:

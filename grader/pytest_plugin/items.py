@@ -12,11 +12,10 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import case_files
-from grader.assignment.case_files import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.samples import PATCH, covering_samples, label_of
 from grader.core.case import Case
-from grader.core.errors import CaseFileError, GraderError
+from grader.core.errors import GraderError
 from grader.core.record import Record
 from grader.core.verdict import Outcome, Verdict
 from grader.labs import open_lab, present
@@ -142,12 +141,9 @@ def graded(lab: str, path: Path, *, share: int = SHARE) -> Record:
 
 
 @cache
-def _part(lab: str) -> CaseSelection:
+def _part(lab: str) -> case_files.CaseSelection:
     opened_lab = open_lab(lab)
-    try:
-        return select_cases(opened_lab, seed=opened_lab.rubric.seed)
-    except CaseFileError as error:
-        raise CaseFailed(str(error)) from None
+    return case_files.select_cases(opened_lab, seed=opened_lab.rubric.seed)
 
 
 def _shortened(case: Case, share: int) -> Case:
@@ -184,8 +180,7 @@ def _demand(record: Record, case: Case) -> None:
 
 
 def _why(record: Record, outcome: Outcome) -> Iterator[str]:
-    for place in outcome.findings:
-        finding = record.findings[place]
+    for finding in record.findings_of(outcome):
         values = f": expected {finding.expected}, actual {finding.actual}" if finding.expected else ""
         at = f"operation {finding.operation}: " if finding.operation is not None else ""
         where = f" ({finding.source[0]})" if finding.source else ""

@@ -158,8 +158,8 @@ class _Tally:
 
     def add(self, record: Record) -> None:
         """Add a record to the counts and the rows."""
-        record = released(record, self.audience)
         has_score, ran = record.score is not None, bool(record.outcomes)
+        record = released(record, self.audience)
         failing = [outcome.case for outcome in record.outcomes if not outcome.passed]
         lost = {score.rule: score.max_points - score.points for score in record.rules if ran}
         lost = {rule: points for rule, points in lost.items() if points > 0}

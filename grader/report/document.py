@@ -14,7 +14,7 @@ import io
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -107,12 +107,8 @@ def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Doc
     if isinstance(value, Record):
         return Document(inside_html(to_json(value, one_line=one_line)))
     indent = None if one_line else 1
-    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=_fields_of)
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     return Document(inside_html(text) + "\n")
-
-
-def _fields_of(value: Any) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def as_sarif(log: Mapping[str, Any]) -> Document:

@@ -111,9 +111,11 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
     table: _GradeTable[tuple[str, int]] = _GradeTable(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"])
     full: dict[tuple[str, int], int] = {}
     for record in records:
+        if record.score is None:  # it does not know whether hidden cases were to be run, so its column may be another
+            continue
         column = _assignment(record), record.max_score
         full[column] = record.max_score
-        for student in _students(record) if record.score is not None else ():
+        for student in _students(record):
             who: _Row = [student.name or record.submission.name, None, student.sid, student.email, student.section]
             table.rows.append((who, {column: record.score or 0}, _decided(record)))
     if full:

@@ -95,6 +95,7 @@ def _card(record: Record, cause: Cause) -> dict[str, object]:
         "before": [step for step in outcome.steps if step.number < first_drawn],  # listed, not drawn
         "scenes": scenes,
         "at": at[-1] if at else 0,  # the operation that went wrong, or the last scene before it
+        "bad": at[-1] if at and scenes[at[-1]].step.number == number else -1,
         "charts": picture.charts if picture is not None else (),
         "undrawn": picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
         "besides": list(besides(record.findings_of(outcome))),

@@ -63,9 +63,9 @@ class Page:
             text, indent = rest, min(indent if hang is None else hang, self.width - _LEAST_ROOM)
         self._add(text, styles, indent)
 
-    def labelled(self, label: str, *parts: str | Span, column: int = 10, indent: int = 2) -> None:
+    def labelled(self, label: str, *parts: str | Span, column: int = 10) -> None:
         """Write a paragraph with a label before it."""
-        self.write(Span(pad(label, column), Style.DIM), *parts, indent=indent, hang=indent + column)
+        self.write(Span(pad(label, column), Style.DIM), *parts, indent=2, hang=2 + column)
 
     def heading(self, text: str) -> None:
         """Write the line that begins a section."""

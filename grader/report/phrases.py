@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grader.core.errors import OptionalStage
 from grader.core.record import NEEDS_PERSON, Override, Record
-from grader.core.verdict import NOT_IMPORTED, Audience, Cause, RuleScore, Tool, Verdict
+from grader.core.verdict import NOT_IMPORTED, Audience, Cause, Feedback, RuleScore, Tool, Verdict
 
 NOT_RUN = "hidden cases not run here"
 NEEDS_PERSON_WORDS = "needs a person"
@@ -49,7 +49,7 @@ def result_of(record: Record) -> str:
         return "there is no file to grade"
     if NOT_IMPORTED in kinds:
         return "cannot be imported"
-    if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
+    if record.verdict is Verdict.COMPILE_ERROR and (record.outcomes or record.feedback is not Feedback.FULL):
         return "does not build as demanded"
     if needs_person(record):
         return NEEDS_PERSON_WORDS
@@ -93,7 +93,7 @@ def points_of(record: Record) -> str:
 def in_a_line(record: Record, audience: Audience) -> str:
     """Return result and points, and the rule and place to look at first, as far as this reader may see them."""
     parts = [f"{result_of(record)}, {points_of(record)}"]
-    if record.build_findings:
+    if record.build_findings and not record.verdict.is_ours:
         first = record.build_findings[0]
         parts.append(": ".join([first.rule, *map(str, first.source[:1])]))
     elif record.first_cause is not None and not record.verdict.passed:
@@ -112,7 +112,7 @@ def all_pass(record: Record) -> str:
     """Return a sentence saying that nothing is wrong, with the number of cases."""
     count = len(record.outcomes)
     if record.public_only:
-        return f"All {count} public cases pass: all points are there that can be had without the hidden ones."
+        return f"All {count} public cases that were run pass, and cost no point. Hidden cases were not run."
     hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
     cases = f"All {count} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
     looked_at = [rule for rule in record.rules if rule.max_points or rule.cases]  # `--case` may leave out rules

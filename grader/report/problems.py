@@ -105,7 +105,7 @@ def decided(record: Record) -> Iterator[Problem]:
 def _problem(outcome: Outcome, finding: Finding | None) -> Problem:
     """Return the problem of a case: what went wrong, what to look at, and the case and operation."""
     number = finding.operation if finding is not None else None
-    call = call_at(outcome, number) if number else ""
+    call = call_at(outcome, number)
     at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
     parts = [finding.message, finding.hint] if finding is not None else []
     parts = [f"{part.removesuffix('.')}." for part in (*parts, f"{outcome.title}: case {outcome.case}{at}") if part]
@@ -121,7 +121,7 @@ def file_of(record: Record) -> str:
 
 
 def _building(record: Record) -> Iterator[Problem]:
-    for finding in record.build_findings:
+    for finding in () if record.verdict.is_ours else record.build_findings:
         rule, message, tool, kind = finding.rule, finding.message, finding.tool, finding.kind
         yield Problem(rule=rule, message=message, tool=tool, kind=kind, source=finding.source)
 

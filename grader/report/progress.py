@@ -13,6 +13,7 @@ from grader.core.verdict import Audience, CallStage, Cause, Outcome, Stage, Verd
 from grader.report.document import released
 from grader.report.page import Page, bad, dim, good
 from grader.report.phrases import points_lost
+from grader.report.trace import call_at
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
@@ -39,13 +40,8 @@ def is_for_later(record: Record, outcome: Outcome) -> bool:
 
 def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
     """Whether operation `number` of the case is a call that is not written yet."""
-    words = _words(outcome, number)
+    words = call_at(outcome, number).split()  # one of them is the name of the call
     return any(call_stage.stage is Stage.NOT_YET and call_stage.call in words for call_stage in record.stages)
-
-
-def _words(outcome: Outcome, number: int | None) -> list[str]:
-    """Return the words of an operation as a case file has it; one of them is the name of the call."""
-    return next((step.call.split() for step in outcome.steps if step.number == number), [])
 
 
 def asked_now(record: Record, causes: list[Cause]) -> list[Cause]:
@@ -67,7 +63,7 @@ def by_task(record: Record) -> tuple[list[tuple[CallStage, str]], str]:
     wrong: dict[str, list[Outcome]] = {call_stage.call: [] for call_stage in record.stages}
     for outcome in record.outcomes:
         if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
-            words = _words(outcome, record.bad_operation(outcome))
+            words = call_at(outcome, record.bad_operation(outcome)).split()
             for call in [word for word in words if word in wrong][:1]:
                 wrong[call].append(outcome)
     hidden = [outcome for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN]

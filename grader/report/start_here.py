@@ -18,7 +18,7 @@ from grader.report.page import Page, bad, dim, glued, good, strong
 from grader.report.phrases import NO_FILE, counted, no_points_of
 from grader.report.picture import DrawnScene, drawn, narrowed
 from grader.report.progress import is_next
-from grader.report.trace import MOST_CALLERS, called_from, place_of
+from grader.report.trace import MOST_CALLERS, call_at, called_from, place_of
 
 _MOST_MESSAGES = 60
 
@@ -59,10 +59,10 @@ class Excerpt:
     """Whether the lines begin within a comment."""
 
 
-def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
+def excerpt(record: Record, place: SourceLine) -> Excerpt | None:
     """Return the five lines around a place; None if the place is no line of the submission's source file."""
     submission = record.submission
-    if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
+    if place.file != submission.source_file or not 0 < place.line <= len(submission.source):
         return None
     first, text = max(1, place.line - _AROUND), submission.source[place.line - 1]
     before = "\n".join(submission.source[: first - 1])
@@ -195,7 +195,8 @@ def what_it_means(finding: Finding) -> str:
 def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
     rule = next((score for score in record.rules if score.rule == cause.rule), None)
     outcome = record.outcome(cause.cases[0])
-    refused = bool(outcome.findings) and record.findings[outcome.findings[0]].kind == REFUSED
+    first = record.first_finding(outcome)
+    refused = first is not None and first.kind == REFUSED
     begin = Focus(
         rule="" if refused else cause.rule,
         title=rule.title if rule is not None else "",
@@ -238,9 +239,12 @@ def _smaller(record: Record, cause: Cause) -> SmallestTrace | None:
 def _caption(outcome: Outcome, shown: Excerpt | None, number: int) -> str:
     if outcome.verdict is Verdict.MEMORY_LEAK:
         return _ALLOCATED
-    reply = next((step.actual for step in outcome.steps if step.number == number), None) or ""
+    step = next((step for step in outcome.steps if step.number == number), None)
+    reply = (step.actual if step is not None else None) or ""
     raised = reply.endswith(("Error", "Exception"))  # then the call itself returned no value
-    is_return = shown is not None and shown.lines[shown.place.line].lstrip().startswith("return") and not raised
+    is_wrong = step is not None and reply != step.expected and not raised
+    text = shown.lines[shown.place.line] if shown is not None else ""
+    is_return = is_wrong and re.match(r"\s*return\b", text) is not None
     return _RETURNED if is_return and outcome.verdict is Verdict.WRONG_ANSWER else _YOURS
 
 
@@ -259,9 +263,9 @@ def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
     first = record.first_finding(outcome)
     seen = [first.field, first.expected, first.actual] if first is not None else []
     numbers = re.findall(r"-?\d+", " ".join([*seen, *(step.call for step in outcome.steps)]))
-    calls = [step.call for step in outcome.steps if step.number == cause.operation]
+    call = call_at(outcome, cause.operation)
     parts = first.field.split(": ") if first is not None else ()
-    secrets = {*seen, *parts, *numbers, *calls, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
+    secrets = {*seen, *parts, *numbers, call, *map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)} - {""}
     words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
     sentences = re.split(r"(?<=[.?])\s+", cause.hint)
     return " ".join(text for text in sentences if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", text))

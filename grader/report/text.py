@@ -119,8 +119,7 @@ class _TextReport:
     def what_is_wrong(self) -> Iterator[Section]:
         """Yield the sections of a submission that has something to correct, or whose points people decided."""
         from grader.report.picture import show_states  # noqa: PLC0415
-        from grader.report.start_here import focus, start_here  # noqa: PLC0415
-        from grader.report.trace import show_charts  # noqa: PLC0415 - not where all is well
+        from grader.report.start_here import focus, start_here  # noqa: PLC0415 - not where all is well
 
         record, audience, shown = self.record, self.audience, focus(self.record, self.audience)
 
@@ -138,7 +137,7 @@ class _TextReport:
         if shown is not None:
             scene, charts = shown.scene, shown.charts
             yield Section(rank=3, versions=(lambda page: show_states(page, scene),), optional=True)
-            yield Section(rank=4, versions=(lambda page: show_charts(page, charts),), optional=True)
+            yield Section(rank=4, versions=(lambda page: trace.show_charts(page, charts),), optional=True)
         if self.causes:
             yield Section(rank=3, versions=_sized(self.first, *_FOLDS), whole=self.first_uncut, optional=True)
             versions = _sized(self.other_causes, *_OTHERS)

@@ -111,7 +111,7 @@ def place_of(record: Record, outcome: Outcome) -> str:
     return f"cases/{record.lab}/{outcome.case}.toml" + (f":{line}" if line else "")
 
 
-def call_at(outcome: Outcome, number: int) -> str:
+def call_at(outcome: Outcome, number: int | None) -> str:
     """Return an operation of a case as it is written; "" when the report has no such operation."""
     return next((step.call for step in outcome.steps if step.number == number), "")
 

@@ -16,18 +16,10 @@ from grader.core.picture import Drawing, Picture
 from grader.core.record import Environment, Record, Submission, UsedTool, with_costs
 from grader.core.rubric import Rubric
 from grader.core.sanitize import decoded, decoded_lines
-from grader.core.verdict import (
-    NOT_IMPORTED,
-    Cause,
-    Outcome,
-    RuleScore,
-    StepShown,
-    Verdict,
-)
+from grader.core.verdict import NOT_IMPORTED, Cause, Outcome, RuleScore, StepShown, Verdict
 from grader.judge import score
 from grader.judge.case_findings import CaseFindings
 from grader.judge.causes import charged
-from grader.judge.score import passes, total
 from grader.runtime.protocol import Built
 from grader.system import resources, sandbox
 
@@ -125,7 +117,7 @@ def _verdict(attempt: Attempt) -> Verdict:
     most = sum(rule.max_points for rule in attempt.scores)
     explained = attempt.causes[:1] if any(case.cause is not None for case in attempt.case_findings) else ()
     diagnosed = explained[0].verdict if explained else Verdict.ACCEPTED
-    return by_points(total(attempt.scores), most, diagnosed)
+    return by_points(score.total(attempt.scores), most, diagnosed)
 
 
 def _of_build(built: Built) -> Verdict:
@@ -149,7 +141,7 @@ def _causes(attempt: Attempt) -> Iterator[Cause]:
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
     comparison = case_findings.comparison
     case = comparison.case
-    passed = passes(case_findings, lab.rubric.rule(case.rule))
+    passed = score.passes(case_findings, lab.rubric.rule(case.rule))
     clean = not case_findings.evidence
     cause = case_findings.cause
     return Outcome(
@@ -250,7 +242,7 @@ def _with_build_clause(record: Record, rules: Sequence[RuleScore]) -> list[Cause
 
 def by_points(points: int, most: int, diagnosed: Verdict) -> Verdict:
     """Return the verdict of a submission that builds. Raises `DriverError` if no diagnosis explains a loss."""
-    if points == most:
+    if points == most and (most or diagnosed is Verdict.ACCEPTED):  # a rule may be worth nothing
         return Verdict.ACCEPTED
     if diagnosed is Verdict.ACCEPTED:
         raise DriverError("points were lost, but no finding says why")

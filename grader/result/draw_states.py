@@ -37,7 +37,7 @@ from grader.core.picture import (
     Track,
 )
 from grader.core.record import Record
-from grader.core.verdict import Audience, Cause, Outcome
+from grader.core.verdict import Audience, Outcome
 from grader.runtime.protocol import Comparison
 from reference.operation import Trace
 from reference.oracle import CannotGoOn, CannotPoke
@@ -168,12 +168,10 @@ def pictures(
 
 def _shown(record: Record) -> list[Outcome]:
     """Return the cases that a report for instructors shows, then the others that a report for students shows."""
-    shown = dict.fromkeys(cause.cases[0] for reader in reversed(Audience) for cause in _of(record, reader))
+    shown = dict.fromkeys(
+        cause.cases[0] for reader in reversed(Audience) for cause in record.causes_for(reader)[:_MOST_PICTURES]
+    )
     return [record.outcome(case) for case in shown]
-
-
-def _of(record: Record, reader: Audience) -> list[Cause]:
-    return record.causes_for(reader)[:_MOST_PICTURES]
 
 
 def _picture(
@@ -181,8 +179,7 @@ def _picture(
 ) -> Picture:
     """Draw one case; `first_only` draws only the operation that went wrong."""
     operations = comparison.case.trace.operations
-    first = record.first_finding(outcome)
-    bad = min(max((first.operation if first is not None else None) or 1, 1), len(operations))
+    bad = min(max(record.bad_operation(outcome), 1), len(operations))
     window = range(bad - 1, bad) if first_only else range(max(0, bad - 1 - _BEFORE), min(bad + _AFTER, len(operations)))
     rows = Rows()
     return Picture(

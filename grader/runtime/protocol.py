@@ -23,8 +23,6 @@ from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
 from reference.operation import Reply
 
-_NO_LINES: Mapping[str, tuple[int, ...]] = {}
-
 NO_TIME = "no-time"
 """The kind of an ending that says nothing about its own case: other cases used up the time for all."""
 
@@ -49,7 +47,7 @@ class PlayedStep:
     """One operation that returned, and the record after it. A runtime may have a subclass with further observations."""
 
     record: bytes
-    lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_LINES)
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The submission's lines that caused wrong parts of the state, by the name of the part, if a lab derives them."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Further facts for pictures, if a lab derives them; they are not judged."""
@@ -241,6 +239,8 @@ class Built:
     """Whether the build was stopped because it needed too much time or memory; then it is not run again."""
     late: bool = False
     """Whether a limit of time was reached, which may be this machine's fault."""
+    unexplained_end: str = ""
+    """How the build ended, if something outside the submission could have caused that, too."""
     command: str = ""
     cpu_seconds: float = 0.0
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from grader.core.case import Case, Expected, Generated
 from grader.core.model import ModelFactory, play
+from grader.judge.compare import equal_at_start
 from grader.runtime.protocol import NO_TIME, Comparison, End, Played, PlayedStep, Replayed
 from grader.runtime.runs import by_visibility
 from reference.operation import Trace
@@ -99,7 +100,9 @@ def _case(case: Case, place: int, model: ModelFactory) -> Case:
 
 def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:
     """Return the trace that goes wrong after the fewest operations, cut at that point; None if no trace goes wrong."""
-    for played in sorted(alone, key=lambda played: (_had_no_time(played), _first_difference(played))):
+    for played in sorted(
+        alone, key=lambda each: (_had_no_time(each), equal_at_start(each.case.expected.records, each.steps))
+    ):
         comparison = compare(played)
         if comparison.end is not End.REACHED or comparison.wrong:
             return _cut(played, comparison.first_wrong + 1)
@@ -109,12 +112,6 @@ def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:
 def _had_no_time(played: Played) -> bool:
     """Return whether earlier traces used up the time: then the result proves nothing about this trace."""
     return played.ending is not None and played.ending.kind == NO_TIME
-
-
-def _first_difference(played: Played) -> int:
-    """Return the first operation, counted from 0, whose record is not equal to the reference's, byte for byte."""
-    pairs = zip(played.steps, played.case.expected.records, strict=False)
-    return next((number for number, (step, right) in enumerate(pairs) if step.record != right), len(played.steps))
 
 
 def _cut(played: Played, length: int) -> Played:

@@ -281,7 +281,7 @@ def _simpler(operations: Sequence[Operation]) -> Iterator[Edit]:
 def _simpler_together(operations: Sequence[Operation]) -> Iterator[Edit]:
     """Yield edits that simplify two arguments, such as a pool and its content, or remove an item of parallel lists."""
     places = [
-        (place, number, [value for value, _ in zip(_halves(argument), range(2), strict=False)])
+        (place, number, list(_halves(argument)))
         for place, operation in enumerate(operations)
         for number, argument in enumerate(operation.arguments)
     ]
@@ -347,17 +347,17 @@ _MOST_SUSPECTS = 1500
 """The maximal number of transitions that are tried if failing traces are known instead of wrong states."""
 
 
-def load_closure(lab: Lab, progress: Callable[[int], None] = lambda _: None) -> Explored | None:
+def load_closure(lab: Lab) -> Explored | None:
     """Return the transitions of a lab's small engines, explored once per version of the code; None without engines.
 
-    To explore a closure takes some ten seconds; `progress` is called with the number of states that were explored.
+    To explore a closure takes some ten seconds.
     """
     smalls = lab.smalls()
     if not smalls:
         return None
 
     def explored() -> Explored:
-        return covering_of(smalls, lab.model) if lab.runtime.plays_generated else closure_of(smalls[0], progress)
+        return covering_of(smalls, lab.model) if lab.runtime.plays_generated else closure_of(smalls[0])
 
     return stored("closures", lab.name, list, explored)
 

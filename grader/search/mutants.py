@@ -63,7 +63,6 @@ _WORK = frozenset(
     }
 )
 """Nodes that show that a function does more than return a constant or an argument."""
-_LISTS = frozenset({"argument_list"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +121,7 @@ def knock_outs(content: bytes, empty: bytes, language: str) -> Iterator[tuple[st
     nothing = dict(bodies(root_of(empty, language)))
     for name, body in bodies(root_of(content, language)):
         if name in nothing and not name.endswith("__init__"):
-            text = text_of(nothing[name], empty).encode()
-            yield name, content[: body.start_byte] + text + content[body.end_byte :]
+            yield name, Edit(body.start_byte, body.end_byte, text_of(nothing[name], empty)).of(content)
 
 
 def unwritten(content: bytes, starter: bytes, language: str) -> Iterator[str]:
@@ -195,7 +193,7 @@ def changes(node: Node, content: bytes, language: str) -> Iterator[Edit]:
         yield Edit(condition.start_byte, condition.end_byte, negated)
     if node.type in _CALLS:
         arguments = node.child_by_field_name("arguments")
-        if arguments is not None and arguments.type in _LISTS:
+        if arguments is not None and arguments.type == "argument_list":
             yield from _swapped_arguments(arguments, content)
 
 

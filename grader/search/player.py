@@ -249,12 +249,11 @@ class TracePlayer:
         return played
 
     def _observed(self, cases: Sequence[Case]) -> Observations:
-        played = self._play(cases, self.limits)
-        observed = Observations(comparisons=tuple(compare(each, self.lab.model) for each in played))
+        comparisons = [compare(each, self.lab.model) for each in self._play(cases, self.limits)]
         return self.lab.runtime.inspect(
             replace(self.work, budget=self.work.budget.renewed(self.limits)),
             self.program,
-            comparisons=observed.comparisons,
+            comparisons=comparisons,
             options=GradingOptions(memory_checker=self.memory_checker),
             optional=self.optional,
         )

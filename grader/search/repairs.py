@@ -26,28 +26,13 @@ Ranked = tuple[int, str]
 _NAMES = frozenset({"identifier", "attribute", "field_expression"})
 _LITERALS = frozenset(["integer", "number_literal", "true", "false", "none", "null", "lambda"])
 _LISTS = frozenset({"argument_list", "tuple", "list"})
-_EXPRESSIONS = _NAMES | _LITERALS | _LISTS
-_EXPRESSIONS |= frozenset(
-    [
-        "subscript",
-        "subscript_expression",
-        "call",
-        "call_expression",
-        "binary_operator",
-        "binary_expression",
-        "unary_operator",
-        "unary_expression",
-        "pointer_expression",
-        "comparison_operator",
-        "conditional_expression",
-        "boolean_operator",
-        "not_operator",
-        "cast_expression",
-        "update_expression",
-        "sizeof_expression",
-        "list_comprehension",
-        "generator_expression",
-    ]
+_EXPRESSIONS = frozenset(
+    {
+        *(*_NAMES, *_LITERALS, *_LISTS, "subscript", "subscript_expression", "call", "call_expression"),
+        *("binary_operator", "unary_operator", "comparison_operator", "boolean_operator", "not_operator"),
+        *("binary_expression", "unary_expression", "pointer_expression", "conditional_expression"),
+        *("cast_expression", "update_expression", "sizeof_expression", "list_comprehension", "generator_expression"),
+    }
 )
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
 _JOINS = frozenset({*_RELATIONS, "&&", "||", "!", "and", "or", "not"})
@@ -68,13 +53,7 @@ _KEYWORDS = {
     "if_statement": ("if", "while"),
     "while_statement": ("while", "if"),
 }
-_OPPOSITES = {
-    "0": "-1",
-    "min": "max",
-    "max": "min",
-    "all": "any",
-    "any": "all",
-}
+_OPPOSITES = {"0": "-1", "min": "max", "max": "min", "all": "any", "any": "all"}
 _OPPOSITES |= {"++": "--", "--": "++", "+=": "-=", "-=": "+="}
 _COUNTS = re.compile(r"\+\+|--|[+-]=")
 """Operators that count. A statement is also tried with the opposites: one function counts up, another one down."""

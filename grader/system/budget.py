@@ -84,7 +84,6 @@ _LEAST_WALL = 20.0
 
 
 MOST_PACE = 50.0
-"""The largest pace."""
 
 TIMING_PACE = 10.0
 """The pace that is assumed while a known-good program is timed. It needs little: even on the slowest machine

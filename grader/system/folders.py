@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from grader.core.errors import BrokenTool, OutOfRoom
-from grader.system.process_tree import delayed_interrupts
+from grader.system.process_tree import delayed_interrupts, stat_fields
 
 _PRIVATE = re.compile(r"grade-(\d+)-(\d+)-[0-9a-f]{16}")
 _START = 19  # the index of the process's start time in /proc/PID/stat, counted after the name
@@ -88,11 +88,8 @@ def _remove_abandoned(place: Path, users: Collection[int]) -> None:
 
 def _start(pid: int) -> str:
     """Return a process's start time in kernel ticks; "" if there is no such process, or if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[_START]
+    fields = stat_fields(pid)
+    return "" if not fields or fields[0] in (b"Z", b"X") else fields[_START].decode()
 
 
 def _has_processes(user: int) -> bool:

@@ -92,9 +92,21 @@ class Family:
 
         Each killed process may leave orphans, which then become children of this process; hence the loop.
         """
+        spent = 0.0
         with self._changing:
             self._running.discard(self._program)
-            return _end_all(self._is_leftover)
+            deadline = time.monotonic() + _MOST_SECONDS
+            while time.monotonic() < deadline:
+                children = [*filter(self._is_leftover, _children())]
+                if not children:
+                    break
+                for child in children:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(child, signal.SIGKILL)
+                    with contextlib.suppress(ChildProcessError):
+                        usage = os.wait4(child, 0)[2]
+                        spent += usage.ru_utime + usage.ru_stime
+        return spent
 
     def _is_leftover(self, child: int) -> bool:
         try:
@@ -106,22 +118,6 @@ class Family:
         except OSError:
             return False
         return session != os.getsid(0) and session not in self._running and child not in self._before
-
-
-def _end_all(is_leftover: Callable[[int], bool]) -> float:
-    deadline = time.monotonic() + _MOST_SECONDS
-    spent = 0.0
-    while time.monotonic() < deadline:
-        children = [*filter(is_leftover, _children())]
-        if not children:
-            break
-        for child in children:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                usage = os.wait4(child, 0)[2]
-                spent += usage.ru_utime + usage.ru_stime
-    return spent
 
 
 def end_tree(root: int) -> None:
@@ -148,10 +144,8 @@ def _below(root: int) -> Iterator[int]:
 
 def _lives(process: int) -> bool:
     """Return whether a process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except OSError:
-        return False
+    fields = stat_fields(process)
+    return bool(fields) and fields[0] != b"Z"
 
 
 def _children(parent: int | str = "self") -> Iterator[int]:
@@ -160,6 +154,14 @@ def _children(parent: int | str = "self") -> Iterator[int]:
         for task in os.listdir(tasks):  # noqa: PTH208 - cheaper than paths, and asked fifty times a second
             with contextlib.suppress(OSError):
                 yield from map(int, _proc_file(f"{tasks}/{task}/children").split())
+
+
+def stat_fields(process: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the program's name, the state first; [] if there is no such process."""
+    try:
+        return _proc_file(f"/proc/{process}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def _proc_file(path: str) -> bytes:
@@ -278,9 +280,5 @@ class Watchdog:
 
 def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
     """Yield for each existing process: state, CPU seconds (children that it waited for included), bytes of memory."""
-    for pid in pids:
-        try:
-            fields = _proc_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        except OSError:
-            continue
+    for fields in filter(None, map(stat_fields, pids)):
         yield fields[0].decode(), sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE

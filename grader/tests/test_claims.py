@@ -38,7 +38,7 @@ TRUE_HINTS = {
     "left_as_it_was": "This call never stores to slot 2 of block 0; it stores to slot 1 of block 0, at solution.c:11.",
     "counts_of_calls": "It goes wrong exactly where it is full: in all 2 such calls of append_kv, in none of 9 others.",
     "counted_lines": "In all 4 calls that went wrong, and in none of the 7 that were right, solution.c:7 ran.",
-    "never_found": "No call ever finds a sequence: fork_sequence and free_sequence refuse every id.",
+    "never_found": "fork_sequence and free_sequence refuse in every case.",
     "never_worked": "fork_sequence returns NULL in every case.",
     "values": "It must be 3, and is 4.",
 }
@@ -49,7 +49,7 @@ FALSE_HINTS = {
     "left_as_it_was": "This call never stores to kv_count of sequence 9.",
     "counts_of_calls": "It goes wrong exactly where it is full: in all 5 such calls of append_kv, in none of 9 others.",
     "counted_lines": "In 2 of the 4 calls that went wrong, and in none of the 7 that were right, solution.c:10 ran.",
-    "never_found": "No call ever finds a sequence: append_kv and free_sequence refuse every id.",
+    "never_found": "append_kv and free_sequence refuse in every case.",
     "never_worked": "append_kv returns -1 in every case.",
     "values": "It must be 5, and is 4.",
     "unwritten": "append_kv is not written yet: its body does nothing but return.",

@@ -189,7 +189,7 @@ def test_only_three_pokes_exist() -> None:
     pokes = {name for name, signature in lab().grammar.operations.items() if signature.is_poke}
     driver = (_CASES.parents[1] / "grader" / "labs" / "paged_kv" / "driver.c").read_text(encoding="utf-8")
 
-    driver, _, building = driver.partition("/* The following build a state")
+    driver, _, building = driver.partition("/* The following pokes build a state")
 
     assert pokes == {"move_l2", "unmap", "set_kv_count"}
     assert building

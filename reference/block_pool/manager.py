@@ -124,7 +124,7 @@ class Manager(Pool):
         total = known.num_computed_tokens + len(hits) * size
         need = -(-min(total + num_new_tokens, self.max_model_len) // size)
         new = max(need - len(table) - len(hits), 0)
-        revived = sum(self._count(block) == 0 for block in hits)
+        revived = sum(self.ref[block] == 0 for block in hits)
         if new + revived > self.num_free:
             raise Refused("null", "Task 5/capacity")
         self.touch(tuple(hits))

@@ -54,7 +54,7 @@ class Pool(FreeQueue):
         for block in blocks:
             if block == NULL_BLOCK:
                 self.because("Task 2/touch-null")
-            elif self._count(block) == 0:
+            elif self.ref[block] == 0:
                 self.because("Task 2/touch-free")
                 self.unlink(block)
             self._add(block, 1)
@@ -62,12 +62,12 @@ class Pool(FreeQueue):
     def free_blocks(self, blocks: Ids) -> None:
         """Remove a user from each block. Blocks without users become free, in this order."""
         self.because("Task 2/free_blocks")
-        if any(self._count(block) == 0 for block in blocks):
+        if any(self.ref[block] == 0 for block in blocks):
             raise Refused("ValueError", "Task 2/free_blocks-twice")
         for block in blocks:
             self._add(block, -1)
         for block in blocks:
-            if self._count(block) == 0:
+            if self.ref[block] == 0:
                 self.link(block)
 
     def free_iterator(self, blocks: Ids) -> None:
@@ -142,9 +142,9 @@ class Pool(FreeQueue):
 
     def fork_block(self, block: int) -> int:
         """Return a block to which one user of `block` may write: `block` itself, or a copy if it has more users."""
-        if block == NULL_BLOCK or self._count(block) == 0:
+        if block == NULL_BLOCK or self.ref[block] == 0:
             raise Refused("ValueError", "Task 6/fork_block-unused")
-        if self._count(block) == 1:
+        if self.ref[block] == 1:
             self.because("Task 6/fork_block-alone")
             self._evict(block)
             return block
@@ -160,9 +160,6 @@ class Pool(FreeQueue):
         """Write `values` into a block's payload list, as the caller does."""
         self.because("Constraint 4/payload")
         self.payload[block] = list(values)
-
-    def _count(self, block: int) -> int | None:
-        return self.ref[block]
 
     def _add(self, block: int, users: int) -> None:
         count = self.ref[block]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 
@@ -12,8 +11,8 @@ def ceil(number: int, divisor: int) -> int:
 
 
 @dataclass(frozen=True)
-class Kind(ABC):
-    """A group of layers with the same needs."""
+class Kind:
+    """A group of layers with the same needs; each kind overrides what differs."""
 
     block_size: int
     window: int
@@ -22,25 +21,17 @@ class Kind(ABC):
         """Return how many tokens need a slot; here all `total` tokens."""
         return total
 
-    @abstractmethod
-    def skipped(self, computed: int) -> int:
-        """Return how many tokens no later token needs after `computed` tokens."""
+    def skipped(self, computed: int) -> int:  # noqa: ARG002 - only `Sliding` and `Mamba` read it
+        """Return how many tokens no later token needs after `computed` tokens; here none."""
+        return 0
 
-    @abstractmethod
     def needed(self, blocks: int) -> range:
-        """Return the positions where a hit of `blocks` blocks needs a block; the other positions may be empty."""
+        """Return the positions where a hit of `blocks` blocks needs a block, here all; the others may be empty."""
+        return range(blocks)
 
 
 class Full(Kind):
     """Every token looks at all tokens before it."""
-
-    def skipped(self, computed: int) -> int:  # noqa: ARG002 - nothing is ever skipped
-        """Return 0."""
-        return 0
-
-    def needed(self, blocks: int) -> range:
-        """Return all positions."""
-        return range(blocks)
 
 
 class Sliding(Kind):
@@ -68,19 +59,14 @@ class Mamba(Kind):
 
 
 class Cross(Kind):
-    """Cross-attention: text looks at an image's tokens, which are there from the beginning and are never cached."""
+    """Cross-attention: text looks at an image's tokens, which are there from the beginning and are never cached.
+
+    `needed` is never called, because caching is off if there is a cross group.
+    """
 
     def slots(self, total: int, num_encoder_tokens: int) -> int:  # noqa: ARG002 - text needs no slot
         """Return the number of the encoder's tokens."""
         return num_encoder_tokens
-
-    def skipped(self, computed: int) -> int:  # noqa: ARG002 - nothing is ever skipped
-        """Return 0."""
-        return 0
-
-    def needed(self, blocks: int) -> range:
-        """Return all positions. This is never called, because caching is off if there is a cross group."""
-        return range(blocks)
 
 
 KINDS: dict[str, type[Kind]] = {"full": Full, "sliding": Sliding, "mamba": Mamba, "cross": Cross}

@@ -40,7 +40,6 @@ class HybridKVCacheManager:
 
     def may_append(self, seq_id: SeqId) -> int:
         """Let a sequence grow by a token. Return the block that it took, or -1 if it needed none."""
-        self._check_known(seq_id)
         if not self.can_append(seq_id):
             raise Refused("RuntimeError", "Part 1/append")
         block = -1

@@ -5,13 +5,9 @@ from __future__ import annotations
 from itertools import permutations
 
 from grader.labs.plain_lab import SmallLines, State
-from reference.operation import Operation
+from reference.operation import Operation, written
 
 _MOST_TOKENS = 6
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return "[" + ",".join(map(str, numbers)) + "]"
 
 
 def _looks_again(memory: object, state: State, operation: Operation) -> object | None:  # noqa: ARG001 - see `Remember`
@@ -31,7 +27,7 @@ _QUEUE = SmallLines(
         *("get_all_free_blocks", "clear_lists", "popleft"),
         *(f"popleft_n {count}" for count in range(6)),
         *(f"{call} {block}" for call in ("remove", "append") for block in _BLOCKS),
-        *(f"append_n {_listed(some)}" for count in (0, 1, 2) for some in permutations(_BLOCKS, count)),
+        *(f"append_n {written(some)}" for count in (0, 1, 2) for some in permutations(_BLOCKS, count)),
         *("append_n [3,1,0]", "append_n [0,1,2,3]"),
     ),
     most=3000,

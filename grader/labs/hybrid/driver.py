@@ -52,7 +52,7 @@ class World:
         """Keep the result of get_computed_blocks for admit; a result of another form counts as nothing found."""
         try:
             hits, tokens = result
-            self.looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
+            self.looked = [request.request_id, _like(hits, [_like(blocks, blocks) for blocks in hits]), tokens + 0]
         except Exception:
             self.looked = [request.request_id, [[] for _ in self.settings[1]], 0]
 
@@ -65,6 +65,11 @@ class World:
         self.empty_lent()
         if self.spoils:
             _emptied(value)
+
+
+def _like(value: Any, items: Any) -> Any:
+    """Return the items as a tuple or a deque if `value` is one, else as a list."""
+    return type(value)(items) if type(value) in (tuple, deque) else list(items)
 
 
 def _copied(value: Any) -> Any:

@@ -34,9 +34,7 @@ def _may(name: str, state: State, request: str) -> bool:
     return bool(name != "step" or computed < len(tokens))
 
 
-def _manager(
-    arguments: str, *, most: int, new: Sequence[str] = ("a abba 1", "b abbab 3"), spoil: bool = False
-) -> SmallLines:
+def _manager(arguments: str, *, new: Sequence[str] = ("a abba 1", "b abbab 3"), spoil: bool = False) -> SmallLines:
     return SmallLines(
         opening="spoil" if spoil else f"manager {arguments}",
         lines=(
@@ -47,7 +45,7 @@ def _manager(
             *(f"append {request} {tokens}" for request in "ab" for tokens in ("a", "bb")),
             *("evict [1]", "evict [3,2]", "step a -1"),
         ),
-        most=most,
+        most=1000,
         remember=_one_after_the_other,
     )
 
@@ -69,20 +67,18 @@ _COMING_BACK = SmallLines(
     remember=_one_after_the_other,
 )
 
-
-def _pages(arguments: str, slots: Sequence[str], *, most: int) -> SmallLines:
-    """Return an engine in which two requests take and give back slots of two types."""
-    return SmallLines(
-        opening=f"lcm {arguments}",
-        lines=(
-            *(f"alloc {request} {page_type}" for request in "pq" for page_type in "xy"),
-            *(f"{call} {slot}" for slot in slots for call in ("free_page", "reuse")),
-            *(f"release {slot} {key}" for slot in slots for key in ("1 1", "1 2", "2 1")),
-            *("remove p", "remove q", "offset x 1", "offset x 2", "offset y 1", "alloc p w", "free_page w 0"),
-        ),
-        most=most,
-    )
-
+_SLOTS = ("x 0", "x 1", "y 0")
+_PAGES = SmallLines(
+    opening='lcm [["x",1],["y",2]] 3',
+    lines=(
+        *(f"alloc {request} {page_type}" for request in "pq" for page_type in "xy"),
+        *(f"{call} {slot}" for slot in _SLOTS for call in ("free_page", "reuse")),
+        *(f"release {slot} {key}" for slot in _SLOTS for key in ("1 1", "1 2", "2 1")),
+        *("remove p", "remove q", "offset x 1", "offset x 2", "offset y 1", "alloc p w", "free_page w 0"),
+    ),
+    most=3000,
+)
+"""Two requests take and give back slots of two types."""
 
 _SPECS = (("full", 2, 0, 3), ("sliding", 3, 4, 2), ("full", 1, 0, 3), ("mamba", 4, 0, 1))
 _COUNTS = ((3,), (2, 1), (2, 2), (2, 3), (3, 4), (5, 3, 1), (1, 0, 2), (0, 2, 3), (3, 5, 0, 4), (0, 7, 0, 4), (1, 1, 1))
@@ -150,13 +146,13 @@ _FUNCTIONS = SmallLines(
 )
 
 SMALL = (
-    _manager('7 [["full",2,0],["sliding",2,4]] true', most=1000),
-    _manager('9 [["full",2,0],["mamba",3,0]] true', new=("a abbaabb 0", "b abbaaba 0"), most=1000),
-    _manager('12 [["sliding",2,3],["full",1,0],["sliding",2,3]] true', most=1000, spoil=True),
-    _manager('8 [["full",2,0],["cross",2,0],["sliding",1,3]] false', new=("a abba 1", "b abb 3"), most=1000),
+    _manager('7 [["full",2,0],["sliding",2,4]] true'),
+    _manager('9 [["full",2,0],["mamba",3,0]] true', new=("a abbaabb 0", "b abbaaba 0")),
+    _manager('12 [["sliding",2,3],["full",1,0],["sliding",2,3]] true', spoil=True),
+    _manager('8 [["full",2,0],["cross",2,0],["sliding",1,3]] false', new=("a abba 1", "b abb 3")),
     _EVICTED,
     _COMING_BACK,
-    _pages('[["x",1],["y",2]] 3', ("x 0", "x 1", "y 0"), most=3000),
+    _PAGES,
     _OLD_PAGES,
     _FREED_PAGES,
     _WRONG_GROUPS,

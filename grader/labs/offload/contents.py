@@ -163,10 +163,6 @@ class Before:
     waiting: dict[tuple[str, int], Array] = field(default_factory=dict)
     """The rows in the decode buffers, by "k" or "v" and layer."""
 
-    def start(self, size: int) -> int:
-        """Return the first row in use of the decode buffers."""
-        return self.offloaded % size
-
 
 @dataclass(frozen=True, slots=True)
 class _Masked:
@@ -208,12 +204,11 @@ class RunnerCase:
     def begin_decode(self, position: int, table: list[int], offloaded: int) -> None:
         """Record the state in which a decode begins. The reference's rows replace garbage."""
         size = self.replay.config.block_size
-        offloaded = max(0, min(offloaded, position))
         start, end = offloaded % size, position % size
         self.before = before = Before(position, table, offloaded, offloaded + end - start == position)
         for layer in range(self.replay.config.num_layers):
             for kind in "kv":
-                cached, waiting = range(offloaded), range(start, max(start, end))
+                cached, waiting = range(offloaded), range(start, end)
                 right = self.rows.get((kind, layer))
                 if before.consistent and right is not None and len(right) == position:
                     fill_gaps(self.replay, (kind, layer), table=table, cached=cached, rows=waiting, right=right)
@@ -336,7 +331,7 @@ class RunnerCase:
                         "flush", f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
                     )
                 if full:
-                    rows = range(before.start(size), size)
+                    rows = range(before.offloaded % size, size)
                     tokens = range(block + rows.start, block + size)
                     arrived = cpu_rows(self.replay, (kind, layer), table, tokens)
                     right = agreeing(arrived, decode_rows(self.replay, (kind, layer), rows))
@@ -347,7 +342,7 @@ class RunnerCase:
                         )
 
     def _check_logits(self, findings: Findings, right: Array, masked: _Masked) -> None:
-        held_row = self.replay.rows("logits", 0, 1)
+        held_row = self.replay.logits()
         if held_row is None or held_row.shape != right.shape:
             findings.undone.add("logits")
             findings.add("logits", "there are no logits in self.logits")

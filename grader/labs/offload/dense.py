@@ -267,7 +267,6 @@ class Node:
     number: int
     needs: list[Node]
     is_done: bool = False
-    result: Array | None = None
 
 
 class Schedule:
@@ -339,7 +338,7 @@ class Schedule:
     def run(self, node: Node) -> None:
         """Run a node. All work that the node needs is done already."""
         if not node.is_done:
-            node.result = self.memory.run(node.call)
+            self.memory.run(node.call)
             node.is_done = True
             node.needs = []
 
@@ -386,9 +385,9 @@ class EarlyOrder(Schedule):
 class RandomOrder(Schedule):
     """Runs each piece of work that may run, with a probability."""
 
-    def __init__(self, memory: Memory, seed: int = 0) -> None:
+    def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
-        self.random = Random(seed)
+        self.random = Random(0)
 
     def go_on(self) -> None:
         """Run some of the work that may run."""

@@ -17,6 +17,7 @@ from grader.labs.offload.contents import EngineCase, RunnerCase, loads_of
 from grader.labs.offload.device import STORAGE, VALUE_BYTES, ModelSizes, RowSpan
 from grader.labs.offload.replay import CannotJudge, Log, Replay, numbers_of
 from grader.labs.offload.sentences import Findings, Wrong, facet_of_race, lanes, race
+from grader.labs.python_lab import as_list, as_mapping
 from grader.runtime.python.play import Derived, DerivedStep
 from reference.operation import Operation
 
@@ -82,22 +83,20 @@ class _Sequences:
 
     def table(self, state: Reported, seq: Any) -> list[int]:
         """Return the program's table of a sequence, without entries that are no numbers."""
-        tables = state.get("tables")
-        table = tables.get(str(seq)) if isinstance(tables, dict) else None
-        return [block for block in table if type(block) is int] if isinstance(table, list) else []
+        table = as_list(as_mapping(state.get("tables")).get(str(seq)))
+        return [block for block in table if type(block) is int]
 
     def new_table(self, state: Reported, seq: Any) -> list[int]:
         """Return the program's table of a new sequence; if it is invalid, the first blocks of the earlier free list."""
         needed = -(-self.lengths[seq] // self.size)
-        table, free = self.table(state, seq), self.before.get("free")
+        table, free = self.table(state, seq), as_list(self.before.get("free"))
         if len(table) == needed and len(set(table)) == needed:
             return table
-        return [block for block in free if type(block) is int][:needed] if isinstance(free, list) else []
+        return [block for block in free if type(block) is int][:needed]
 
     def offloaded(self, seq: Any) -> int:
         """Return P (offloaded tokens) as reported before the call. If none was reported, assume all full blocks."""
-        tracking = self.before.get("tracking")
-        entry = tracking.get(str(seq)) if isinstance(tracking, dict) else None
+        entry = as_mapping(self.before.get("tracking")).get(str(seq))
         length = self.lengths.get(seq, 0)
         if isinstance(entry, list) and len(entry) == 3 and type(entry[1]) is int:  # prefilled blocks, P, start
             return max(0, min(entry[1], length))
@@ -280,7 +279,7 @@ def storage_of(replay: Replay, log: Log, handles: object, *, logits: bool) -> di
 
     `handles` has the numbers of the buffers in the program's attributes.
     """
-    owner = handles.get("compute_stream") if isinstance(handles, dict) else None
+    owner = as_mapping(handles).get("compute_stream")
     shown: dict[str, Any] = {}
     names = (*STORAGE, "logits") if logits else STORAGE
     for name in names:
@@ -317,7 +316,7 @@ def check_memory(
     per_row = 8 * config.hidden + 2 * config.q_width + 2 * config.kv_width
     limit = VALUE_BYTES * (2 * tokens * per_row + 2 * config.vocab)
     storage = [number for number in replay.storage.values() if buffers[number].stream is not None]
-    used = log.most_bytes - replay.bytes_of([*storage, *of_driver])
+    used = log.most_bytes - VALUE_BYTES * sum(buffers[number].values for number in (*storage, *of_driver))
     if used > limit and log.created:  # what an earlier call left behind was reported at that call
         text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
         findings.add("memory", Wrong(text, (log.most_line,)))

@@ -176,7 +176,7 @@ class LoggedDevice:
     def _memory(self, name: str, ids: list[int], rows: list[int], line: int) -> LoggedCall:
         """Allocate or free a buffer, or note that another stream uses it."""
         if name in ("alloc", "alloc_pinned"):
-            number, owner = ids if name == "alloc" else (ids[0], None)
+            owner = ids[1] if name == "alloc" else None
             self.buffers.append(Buffer(rows[0], rows[1], owner, line))
         number, buffer = ids[0], self.buffers[ids[0]]
         whole = RowSpan(number, 0, buffer.rows)

@@ -127,7 +127,7 @@ def _place_of(item: Any, among: list[Any]) -> Any:
 
 def _ranges_of(world: World, ranges: Any) -> Any:
     """Return two ranges as [name of the buffer, from, to]."""
-    return [_named(world.engine, part) for part in ranges] if type(ranges) in (list, tuple) else ranges
+    return [_named(world.engine, part) for part in ranges] if isinstance(ranges, list | tuple) else ranges
 
 
 def _named(engine: Any, part: Any) -> list[Any]:

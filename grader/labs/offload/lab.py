@@ -10,7 +10,7 @@ from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.picture import Arrow, Chart, ChartCell, Level, Track
 from grader.core.rubric import Facet, Rule
-from grader.labs.python_lab import python_lab, stand_in
+from grader.labs.python_lab import Described, python_lab, stand_in
 from reference.operation import Operation, Trace
 
 _MANAGER = Path(__file__).parents[3] / "reference" / "offload" / "block_manager.py"
@@ -120,10 +120,9 @@ _SIGNS = {
 }
 _CALLS = ("offload", "load", "use", "store", "flush", "prefill", "decode", "finish")
 _KIB = 1024
-_Record = Mapping[str, Any]
 
 
-def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator[Chart]:
+def charts(trace: Trace, records: Sequence[Described], operation: int) -> Iterator[Chart]:
     """Yield a chart of streams and one of memory use, each only if it shows a mistake; no charts for the reference."""
     notes = [record.get("notes", {}) for record in records]
     if 0 < operation <= len(notes) and notes[operation - 1].get("lanes"):

@@ -235,7 +235,6 @@ class Offload(Engine):
         if self.model_runner is not None:
             self.model_runner.running = list(state["running"])
             self.model_runner.length = next((manager.lengths[seq] for seq in state["running"]), 0)
-        self.device.copies.clear()
 
     @property
     def managing(self) -> HybridKVCacheManager:

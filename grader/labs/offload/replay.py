@@ -14,7 +14,6 @@ from grader.labs.offload.device import (
     CPU,
     DECODE,
     RING,
-    VALUE_BYTES,
     LoggedCall,
     LoggedDevice,
     ModelSizes,
@@ -110,12 +109,12 @@ class Replay:
         log.entries = len(entries)
         return log
 
-    def rows(self, name: str, lo: int, hi: int) -> Array | None:
-        """Return rows of a buffer of the storage; None if the program does not have these rows."""
-        number = self.storage.get(name)
-        if number is None or self.device.buffers[number].is_freed or hi > self.device.buffers[number].rows or lo < 0:
+    def logits(self) -> Array | None:
+        """Return the first row of the program's logits; None if there is no buffer for them, or it is freed."""
+        number = self.storage.get("logits")
+        if number is None or self.device.buffers[number].is_freed:
             return None
-        return self.memory.rows(RowSpan(number, lo, hi))
+        return self.memory.rows(RowSpan(number, 0, 1))
 
     def name_of(self, number: int) -> str:
         """Return the attribute that holds a buffer, "" for workspace."""
@@ -139,9 +138,7 @@ class Replay:
     def _pay(self, call: LoggedCall) -> None:
         """Raise `CannotJudge` if a case costs more than a program can need."""
         self.cost += _ENTRY_COST
-        for span in call.reads:
-            self.cost += span.hi - span.lo
-        for span in call.writes:
+        for span in (*call.reads, *call.writes):
             self.cost += span.hi - span.lo
         if call.name == "attention":
             self.cost += call.arguments["q"].rows * sum(span.rows for span in call.arguments["k"])
@@ -190,10 +187,6 @@ class Replay:
             layers = len(set(self._layers.values()))
             if layers > log.most_layers:
                 log.most_layers, log.layers_line = layers, call.line
-
-    def bytes_of(self, buffers: list[int]) -> int:
-        """Return the bytes of these buffers."""
-        return VALUE_BYTES * sum(self.device.buffers[number].values for number in buffers)
 
 
 def numbers_of(storage: Any, device: LoggedDevice) -> dict[str, int]:

@@ -101,7 +101,7 @@ _ENGINE = SmallLines(
 )
 
 
-def _runner(arguments: str, *, seq: str = "a", most: int) -> SmallLines:
+def _runner(arguments: str, *, seq: str = "a") -> SmallLines:
     """Return a runner that runs prompts of different lengths, one after the other."""
     return SmallLines(
         opening=f"runner {arguments}",
@@ -109,7 +109,7 @@ def _runner(arguments: str, *, seq: str = "a", most: int) -> SmallLines:
             *(f"prefill {seq} {tokens}" for tokens in ("[5]", "[3,1,2]", "[4,1,2,7]", "[1,2,3,4,5]")),
             *("prefill b [6,2]", f"decode {seq} 7", "decode b 9", f"finish {seq}", "finish b"),
         ),
-        most=most,
+        most=120,
         passing=_PASSING,
     )
 
@@ -117,8 +117,8 @@ def _runner(arguments: str, *, seq: str = "a", most: int) -> SmallLines:
 SMALL = (
     _MANAGER,
     _ENGINE,
-    _runner("2 3 2 2 4", most=120),
-    _runner("3 3 1 2 3", most=120),
-    _runner("2 3 3 3 5", seq="0", most=120),
-    _runner("3 3 2 1 4", most=120),
+    _runner("2 3 2 2 4"),
+    _runner("3 3 1 2 3"),
+    _runner("2 3 3 3 5", seq="0"),
+    _runner("3 3 2 1 4"),
 )

@@ -5,7 +5,6 @@ A submission gets the given manager, extended to note its calls. Requests are re
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Annotated, Any
 
 import scheduler as submission
@@ -67,12 +66,10 @@ class World:
 
 
 def _copied(value: Any) -> Any:
-    """Return a deep copy. An object that occurs twice is copied twice."""
-    if type(value) is list:
-        return [_copied(item) for item in value]
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return value if type(value) in (int, str, type(None)) else deepcopy(value)
+    """Return a copy of lists, tuples and dicts, however nested. Other objects, such as requests, are not copied."""
+    if type(value) in (list, tuple):
+        return type(value)([_copied(item) for item in value])
+    return {key: _copied(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def _sample(request: Any) -> int:
@@ -85,10 +82,14 @@ def _exactly(kind: type, value: Any) -> Any:
     return value if type(value) is kind else "?"
 
 
+def _text(value: Any) -> str:
+    return str.__str__(value) if isinstance(value, str) else "?"  # a str of an enumeration is a str
+
+
 def _requests(world: World) -> dict[str, Any]:
     return {
         name: [
-            *(_exactly(str, r.status), _exactly(int, r.num_computed_tokens), _exactly(int, r.num_preemptions)),
+            *(_text(r.status), _exactly(int, r.num_computed_tokens), _exactly(int, r.num_preemptions)),
             r.all_token_ids[r.num_prompt_tokens :],
         ]
         for name, r in world.requests.items()
@@ -248,8 +249,8 @@ def simulate(
 def read(world: World) -> dict[str, Any]:
     """Return a function for each part of the state that reads it: if one fails, the others still work."""
     return {
-        "running": lambda: world.names_of(world.scheduler and world.scheduler.running),
-        "waiting": lambda: world.names_of(world.scheduler and world.scheduler.waiting),
+        "running": lambda: world.names_of(None if world.scheduler is None else world.scheduler.running),
+        "waiting": lambda: world.names_of(None if world.scheduler is None else world.scheduler.waiting),
         "req": lambda: _requests(world),
         "calls": lambda: log,
         "tables": lambda: _tables(world.kv),

@@ -168,12 +168,11 @@ def _cell(name: str, record: Described, before: Described) -> str:
     """Return the cell for what a step did with a request."""
     returned = reply_of(record)
     plan: Sequence[Any] = returned if isinstance(returned, list) and len(returned) == 5 else ([],) * 5
-    preempted = plan[3] if isinstance(plan[3], list) else []
     request = as_mapping(state_of(record, "req")).get(name)
     tokens = next((pair[1] for pair in _pairs(plan[0]) if pair[0] == name), None)
     if tokens is not None:
         return _computes(tokens, as_mapping(state_of(before, "req")).get(name), request)
-    if name in preempted:
+    if name in as_list(plan[3]):
         return "x"
     if not isinstance(request, list) or len(request) != 4:
         return ""

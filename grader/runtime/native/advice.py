@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 from grader.core.case import Case
@@ -120,7 +119,7 @@ def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Adv
                 what, line, column = struct.unpack_from("<3I", remark.body)
                 if Path(remark.body[12:].decode(errors="replace")).name == source_name and what < len(_UNDEFINED):
                     first_by_line.setdefault(line, (what, column, played_case, remark))
-    for line, (what, column, played_case, remark) in sorted(first_by_line.items(), key=itemgetter(0))[:_MOST_UNDEFINED]:
+    for line, (what, column, played_case, remark) in sorted(first_by_line.items())[:_MOST_UNDEFINED]:
         call = played_case.case.trace.operations[remark.operation].name
         yield Advice(
             kind=UNDEFINED_BEHAVIOUR,

@@ -250,8 +250,7 @@ class NativeRuntime:
             optional=optional,
         )
         checked = run_confirmed(work, program, run, runtime=self, known_good=self.known_good)
-        look = partial(advice, comparisons, checked, allowed)
-        advised = optional.run(OptionalStage.ADVICE, lambda: tuple(look()), otherwise=())
+        advised = optional.run(OptionalStage.ADVICE, lambda: tuple(advice(comparisons, checked, allowed)), otherwise=())
         return replace(
             observed,
             uses=confirm_lost(comparisons, observed.uses, checked),

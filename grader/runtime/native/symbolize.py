@@ -23,7 +23,6 @@ from grader.system.sandbox import Limits, Workspace
 Lines = Mapping[tuple[int, ...], tuple[SourceLine, ...]]
 """The student's lines for each stack of addresses."""
 
-_PAIR = 2
 _AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
 _TRIES = 2
 _LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
@@ -114,7 +113,7 @@ def _answers(output: str, source_name: str) -> dict[int, list[SourceLine]]:
     frames: list[str] = []
     current = -1
     for text in [*output.splitlines(), "0x0"]:
-        if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a function name may hold any text
+        if len(frames) % 2 == 0 and _ADDRESS.fullmatch(text):  # a function name may hold any text
             lines[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []
         else:

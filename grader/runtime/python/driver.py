@@ -195,7 +195,6 @@ def _defined(node: ast.stmt) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
-@cache
 def _stubs(text: str) -> dict[str, FunctionType]:
     """Return the operations of a driver without their bodies, so that only what annotations name must be defined."""
     space: dict[str, Any] = {"Annotated": Annotated, "Any": Any, "World": object}

@@ -159,8 +159,8 @@ def _is_read(difference: Difference, driver: PythonDriver) -> bool:
 def _watched(difference: Difference, driver: PythonDriver) -> _Tracing:
     """Return what makes the harness play a case up to the wrong operation, and trace that operation."""
     at = difference.operation
-    read = driver.parts.get(difference.place or difference.facet)
-    return _Tracing(at, {"operation": at, "read": read, "entry": difference.entry or _cell(difference)})
+    entry = difference.entry or _cell(difference)
+    return _Tracing(at, {"operation": at, "read": _part(difference, driver), "entry": entry})
 
 
 def _cell(difference: Difference) -> str:

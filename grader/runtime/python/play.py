@@ -12,15 +12,18 @@ from typing import Any
 
 from grader.core.case import Case, Generated, listed, pack
 from grader.core.verdict import SourceLine, Verdict, Visibility
-from grader.runtime.protocol import (
-    NO_TIME,
-    Ending,
-    Played,
-    PlayedStep,
-    Replayed,
-)
+from grader.runtime.protocol import NO_TIME, Ending, Played, PlayedStep, Replayed
 from grader.runtime.python.driver import PythonDriver
-from grader.runtime.python.process import PythonFrame, PythonProgram, decoded, ending, frames, lines_of, run
+from grader.runtime.python.process import (
+    PythonFrame,
+    PythonProgram,
+    decoded,
+    ending,
+    frames,
+    lines_of,
+    run,
+    unexplained,
+)
 from grader.runtime.runs import by_visibility, printed_by
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -34,6 +37,19 @@ _TOGETHER = 100
 _PLACE = struct.Struct(">I")
 _MOST_DERIVING = 30.0
 """The most CPU seconds to derive the records of all cases; those of a right program take a few seconds."""
+
+
+@dataclass(slots=True)
+class PythonPlayed(Played):
+    """Everything that was reported of one case of a Python submission."""
+
+    cut_off: str = ""
+    """How the case ended, if something outside the program caused that."""
+
+    @property
+    def unexplained_end(self) -> str:
+        """How the case ended, if something outside the program caused that; "" otherwise."""
+        return self.cut_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +270,7 @@ def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | N
     steps = [PlayedStep(record=record) for record in records]
     if deriving is not None and records:
         steps, stopped = deriving.case(case, records)
-    played = Played(case, steps=steps, dropped=lines_of(heard.reports.get("N", {}).get("lines"), file))
+    played = PythonPlayed(case, steps=steps, dropped=lines_of(heard.reports.get("N", {}).get("lines"), file))
     if case.generated is not None:
         right = enumerate(case.generated.digests)
         played.failing = tuple(place for place, digest in right if heard.digests.get(place) != digest)
@@ -263,4 +279,5 @@ def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | N
     elif len(steps) < len(operations):
         call = operations[len(steps)].name
         played.bad_end = ending(call, file, heard.reports, slow_import=slow)
+        played.cut_off = unexplained(heard.reports)
     return played

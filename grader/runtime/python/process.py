@@ -43,8 +43,9 @@ _VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 _OPTIONS = ("-s", "-S", "-P", "-B")
 _TRIED = b"import select, struct"
 """A program that an interpreter must be able to run: it imports a module in Python and one in C."""
+_FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 _CHILD_SECONDS = 3
-"""CPU seconds after which the kernel ends a child, whatever else fails."""
+"""CPU seconds after the total time after which the kernel ends a child, if the harness fails to end it."""
 _ANSWER = 0.1
 """The seconds for a child's answer when it is asked where its program is."""
 _MOST_BYTES = 8 << 20
@@ -131,7 +132,7 @@ def run(
             "hangs": limits.hangs * pace,
             "total": total * pace,
             "answer": _ANSWER * pace,
-            "child": math.ceil(_CHILD_SECONDS * pace),
+            "child": math.ceil((_CHILD_SECONDS + total) * pace),
             "bytes": _MOST_BYTES,
         },
     }
@@ -272,6 +273,21 @@ def ending(call: str, file: str, reports: Mapping[str, dict[str, Any]], *, slow_
     if "X" in reports:
         return _error(call, file, reports["X"])
     return _ending(*_end_of_process(call, end))
+
+
+def unexplained(reports: Mapping[str, dict[str, Any]]) -> str:
+    """Return how a child or its harness ended, if something outside the program caused that; "" otherwise.
+
+    A program cannot send these signals itself.
+    """
+    end = reports.get("E", {})
+    if "X" in reports or any(end.get(reason) for reason in ("no_time", "hang", "flood", "large")):
+        return ""
+    status = end.get("status")
+    if not isinstance(status, int):
+        return "was not seen to its end"
+    code = -os.waitstatus_to_exitcode(status)
+    return f"was ended by {signal.Signals(code).name}" if code in _FROM_OUTSIDE else ""
 
 
 def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:

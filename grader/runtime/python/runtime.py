@@ -35,8 +35,8 @@ from grader.runtime.python import process
 from grader.runtime.python.driver import PythonDriver
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.play import Derive, play
-from grader.runtime.python.process import PythonProgram, decoded, ending, frames, run
-from grader.runtime.runs import measured_once, run_confirmed, timely
+from grader.runtime.python.process import PythonProgram, decoded, ending, frames, run, unexplained
+from grader.runtime.runs import measured_once, run_confirmed
 from grader.system import sandbox
 from grader.system.budget import TIMING_PACE, Budget, pace_of
 from grader.system.resources import NeededTool
@@ -44,7 +44,6 @@ from grader.system.sandbox import Workspace
 
 _KNOWN_GOOD = b"pass\n"
 """A module without definitions. If its cases end with an error that the harness explains, the harness works here."""
-_DROPPED = "dropped"
 _IS_DROPPED = "what is written to this file is dropped when it is graded"
 _USUAL_SECONDS = 0.035
 """CPU seconds that a usual machine takes to check a known-good module: 1.5 times those of a server of 2024."""
@@ -92,7 +91,9 @@ class PythonRuntime(Runtime):
         stock: bool = False,
     ) -> Built:
         """Compile the module and execute it once."""
-        return timely(work, self, lambda: check(work, source, self.driver))
+        own = process.PythonProgram(content=source, source_name=self.source_name)
+        run = partial(check, driver=self.driver)
+        return run_confirmed(work, own, run, runtime=self, known_good=self.known_good)
 
     def pace(self) -> float:
         """Return the pace that was measured when this interpreter was first used."""
@@ -101,7 +102,7 @@ class PythonRuntime(Runtime):
     def pace_now(self) -> float:
         """Check a known-good module, and return the pace; see `Runtime.pace_now`."""
         with sandbox.workspace(Budget(pace=TIMING_PACE), tools=self.programs) as work:
-            check(work, _KNOWN_GOOD, self.driver)
+            check(work, self.known_good(work), self.driver)
             return pace_of(work.budget.paid * work.budget.pace, _USUAL_SECONDS)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
@@ -132,7 +133,7 @@ class PythonRuntime(Runtime):
         """Add advice on the lines that open files for writing, as public cases showed them."""
         public = (each for each in comparisons if each.case.visibility is Visibility.PUBLIC)
         places = {each.played.dropped[:1]: each.played.dropped for each in public if each.played.dropped}
-        advice = tuple(Advice(kind=_DROPPED, message=_IS_DROPPED, source=place) for place in places.values())
+        advice = tuple(Advice(kind="dropped", message=_IS_DROPPED, source=place) for place in places.values())
         return Observations(comparisons=tuple(comparisons), advice=advice)
 
     def pinpoint(
@@ -164,10 +165,9 @@ _SLOWEST = 2.0
 """The seconds after which an import is ended, and the most by which one import extends the time for playing cases."""
 
 
-def check(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
-    """Compile and execute a submission. `Built.program` has its text; it is None if the text or its execution fails."""
+def check(work: Workspace, program: PythonProgram, driver: PythonDriver) -> Built:
+    """Compile and execute a submission. `Built.program` is None if the text or its execution fails."""
     file = driver.file
-    program = PythonProgram(content=source, source_name=file)
     done = run(work, program, driver, (), check=True, total=_SECONDS)
     if done.timed_out and not done.silent:
         raise TooBusy("the machine is too busy: a module was not checked in minutes, although it computed little")
@@ -177,11 +177,13 @@ def check(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
     taken = 0.0
     missing: tuple[str, ...] = ()
     late = done.slow or done.silent or looked is None
+    cut_off = "" if done.slow or done.silent or done.large or looked is not None else "was not seen to its end"
     if not findings:
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, driver.demanded))
+        cut_off = unexplained(executed) if "D" not in executed else ""
         missing = _missing(executed, driver.demanded)
         ended = executed.get("E", {})
         late |= any(ended.get(reason) for reason in ("hang", "no_time"))
@@ -197,6 +199,7 @@ def check(work: Workspace, source: bytes, driver: PythonDriver) -> Built:
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
         late=late,
+        unexplained_end=cut_off,
         cpu_seconds=done.cpu_seconds,
     )
 

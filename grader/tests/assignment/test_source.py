@@ -235,3 +235,15 @@ def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) 
 def test_what_is_plainly_no_source_is_called_by_its_name(tmp_path: Path, content: bytes, what: str) -> None:
     """A zero without a word would be for a file that nobody can read."""
     assert complaint(handed_in(tmp_path, content)).startswith(f"{NAME} {what}")
+
+
+def test_a_folder_named_like_the_file_is_entered(tmp_path: Path) -> None:
+    """As of an archive that was unpacked into a folder of its name; an empty one hides no file."""
+    (tmp_path / "jane" / NAME).mkdir(parents=True)
+    (tmp_path / "jane" / NAME / NAME).write_text("int x;\n", encoding="utf-8")
+    (tmp_path / "joe" / NAME).mkdir(parents=True)
+    (tmp_path / "joe" / "src").mkdir()
+    (tmp_path / "joe" / "src" / NAME).write_text("int x;\n", encoding="utf-8")
+
+    for name in ("jane", "joe"):
+        assert collect(tmp_path / name, NAME, "compile").content == b"int x;\n"

@@ -11,6 +11,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.lab import Settings
+from grader.assignment.source import Source
 from grader.classroom import batch, workers
 from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
@@ -136,6 +137,9 @@ def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path
 
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
+    odd = Source(name="x", content=b'#include "gr\xf6sse.h"', own_headers={"gr\udcf6sse.h": b"int x;\n"})
+    assert list(workers.meant_headers(odd)) == ["gr\udcf6sse.h"]
+    assert len(workers.source_id(odd)) == 64
 
 
 def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, folder: Path) -> None:

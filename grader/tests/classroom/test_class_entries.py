@@ -131,8 +131,8 @@ def test_a_student_with_the_list_of_an_export_hides_nobody(tmp_path: Path) -> No
     assert {one.name: one.reason for one in export.skipped} == {
         "submission_metadata.yml": "the export's list of submissions",
         "late.zip": "not a submission's folder, as an export names them",
-        "export.zip": "beside the folder or zip that holds the class",
-        "class.csv": "beside the folder or zip that holds the class",
+        "export.zip": "next to the folder or zip that holds the class",
+        "class.csv": "next to the folder or zip that holds the class",
         ".DS_Store": HIDDEN,
     }
 
@@ -188,7 +188,7 @@ def test_an_archive_that_is_not_opened_needs_a_person(tmp_path: Path) -> None:
     assert why["eve"].endswith(f"hw/hw.tgz: {unpack}, and submit the file in it")
     assert why["fay"].endswith(f"fay: {NAME} is a gzip archive and no source; unpack it, and submit the file in it")
     assert [(one.name, one.reason) for one in listed.skipped] == [
-        ("gus.tar.gz", "an archive that is not opened, beside the folder of its name")
+        ("gus.tar.gz", "an archive that is not opened, next to the folder of its name")
     ]
     assert [(one.name, unpack in one.failure) for one in zipped.submissions] == [
         ("ann", True), ("bob", True), ("cem", True),

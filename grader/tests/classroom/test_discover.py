@@ -253,3 +253,12 @@ def test_the_roster_of_github_classroom_is_read_as_it_is(tmp_path: Path) -> None
     assert students["hw3-bob-x"] == (Student(name="bob@example.edu", sid="bob@example.edu"),)
     assert students["hw3-"] == ()
     assert who.missing(names) == (Student(name="dave@example.edu", sid="dave@example.edu"),)
+
+
+def test_the_only_hand_in_of_a_class_is_not_the_class(tmp_path: Path) -> None:
+    """A zip named like a student of the roster is the student's, whatever is in it."""
+    (tmp_path / "class.csv").write_text("folder,name\njane,Jane\n", encoding="utf-8")
+    put(tmp_path / "in" / "jane.zip", packed({"final/llm_memory.c": b"int x;\n", "backup/llm_memory.c": b"int y;\n"}))
+
+    assert list(found(tmp_path / "in", roster.load(tmp_path / "class.csv"))) == ["jane"]
+    assert list(found(tmp_path / "in")) == ["backup", "final"]

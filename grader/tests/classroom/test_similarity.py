@@ -71,7 +71,7 @@ def test_what_cannot_be_compared_has_a_reason() -> None:
     empty, blank, long, right = read("paged_kv", empty=b"", blank=b"\n\n \n", long=b"a;\n" * 100_000, right=text)
 
     assert empty == "it is empty"
-    assert blank == "there is too little in it beside what the course gives"
+    assert blank == "there is too little in it in addition to what the course gives"
     assert long == "it is longer than 256 KiB"
     assert isinstance(right, FingerprintedProgram)
 

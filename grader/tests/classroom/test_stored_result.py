@@ -165,3 +165,12 @@ def test_the_report_of_who_was_given_all_points_names_no_cause() -> None:
 
     assert record.verdict is Verdict.ACCEPTED
     assert not any(text in report for report in reports for text in ("Start here", "What goes wrong", "full marks"))
+
+
+def test_a_decision_counts_no_more_than_the_rule_is_worth_and_says_so() -> None:
+    """With fewer cases a rule is worth less."""
+    record = record_of(outcome("append/one"))
+    less = replace(record, rules=(replace(record.rules[0], points=1, max_points=2),))
+    made = stored_result.applied(less, [decided(less, less.rules[0].rule, 4)])
+
+    assert (made.rules[0].points, made.overrides[0].points, made.overrides[0].was) == (2, 2, 1)

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -56,16 +57,32 @@ def test_a_zip_is_opened(tmp_path: Path) -> None:
     zipped = Path(shutil.make_archive(str(tmp_path / "jane"), "zip", RIGHT))
     other = Path(shutil.make_archive(str(tmp_path / "bob"), "gztar", RIGHT))
 
-    assert grade("run", zipped, "--lab", "paged_kv", *FEW).code == 0
+    assert grade("run", zipped, *FEW).code == 0
     said = grade("run", other, "--lab", "paged_kv", *FEW)
     assert (said.code, "an archive of this kind is not opened" in said.err) == (2, True)
+    for archive, code in ((zipped, 0), (other, 2)):
+        (tmp_path / archive.suffix).mkdir()
+        archive.rename(tmp_path / archive.suffix / archive.name)
+        assert grade("run", tmp_path / archive.suffix, "--lab", "paged_kv", *FEW).code == code
+
+
+def test_a_choice_of_cases_may_be_worth_nothing() -> None:
+    """Of one public case without the hidden ones only the build may have points."""
+    said = grade("run", RIGHT, "--case", "append/record_zero", "--public-only")
+
+    assert (said.code, "accepted, public part: 4 of 4 points" in " ".join(said.out.split())) == (0, True), said.all
 
 
 def test_the_lab_of_zips_is_found_however_their_names_end(tmp_path: Path) -> None:
-    """Windows writes .ZIP too, and the batch takes it."""
+    """Windows writes .ZIP too, and the batch takes it; a damaged zip in a zip is reported by the batch."""
     (tmp_path / "class").mkdir()
     shutil.make_archive(str(tmp_path / "jane"), "zip", RIGHT)
     (tmp_path / "jane.zip").rename(tmp_path / "class" / "jane.ZIP")
+    with zipfile.ZipFile(tmp_path / "class" / "kim.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("hw.zip", b"x" * 100)
+    damaged = bytearray((tmp_path / "class" / "kim.zip").read_bytes())
+    damaged[36:40] = b"\xff" * 4
+    (tmp_path / "class" / "kim.zip").write_bytes(damaged)
 
     assert lab_of_class(tmp_path / "class") == "paged_kv"
 

@@ -39,7 +39,7 @@ _DEAD = {
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("cases",), 0),
+        (("cases", "--lab", "paged_kv"), 0),
         (("runs", "--store", "/none.sqlite"), 2),
         (("no-such-command",), 2),
         (("run", SAMPLES / "accepted" / "yoda_crlf", *_QUICK), 0),

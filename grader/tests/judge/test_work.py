@@ -58,7 +58,10 @@ def test_a_case_says_what_was_never_shown(tmp_path: Path) -> None:
     messages = [finding.message for finding in record.findings if finding.kind == NEVER_SHOWN]
 
     assert messages
-    assert all(message.startswith("It is about what your program never did, in any case: ") for message in messages)
+    assert all(
+        message.startswith("It is about what your program did in none of the cases that were run: ")
+        for message in messages
+    )
     assert not any(cause.sentence in messages for cause in record.causes)
 
 

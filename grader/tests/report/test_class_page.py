@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from grader.core.record import Record, Submission
-from grader.core.verdict import Verdict, Visibility
+from grader.core.verdict import Feedback, Verdict, Visibility
 from grader.report.class_page import class_page, page_names
 from grader.report.document import View
 from grader.tests.report.test_html import said
@@ -67,3 +69,12 @@ def test_a_class_of_attackers_has_a_whole_page() -> None:
 
     reads_page(page, View())
     assert len(page) < 3_000_000
+
+
+@pytest.mark.parametrize("feedback", [Feedback.RULES, Feedback.SCORE])
+def test_a_page_that_may_show_no_cause_does_not_say_that_nothing_was_run(feedback: Feedback) -> None:
+    """What students may see is less than what happened."""
+    text = said(class_page([replace(record, feedback=feedback) for record in CLASS], View()))
+
+    assert "could not be run 0 " in text
+    assert "Nobody fails" not in text

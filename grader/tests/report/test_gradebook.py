@@ -44,3 +44,12 @@ def test_gradescope_has_first_and_last_names(name: str, first: str, last: str) -
     _, row, *_ = table("gradescope-csv", named)
 
     assert row[:2] == [first, last]
+
+
+def test_a_record_without_a_score_adds_no_column() -> None:
+    """Canvas deletes a grade whose cell is empty, and such a record does not know whether hidden cases were run."""
+    public = replace(record_of(score=3, rules=()), public_only=True)
+    heading, *rows = table("canvas-csv", public, OURS)
+
+    assert [name for name in heading if "public part" in name] == heading[-1:]
+    assert {len(row) for row in rows} == {len(heading)}

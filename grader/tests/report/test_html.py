@@ -81,3 +81,14 @@ def test_only_our_own_script_and_style_may_work() -> None:
         assert f"{tag}-src 'sha256-{digest}'" in policy[1]
     assert policy[1].startswith("default-src 'none';")
     assert not re.search(r"unsafe|https?:|\ssrc=|\sstyle=|\son\w+=|@import|url\(", page)
+
+
+def test_an_operation_that_is_drawn_is_not_the_mistake_if_a_later_one_is() -> None:
+    """A state may be too large to be drawn; the pictures before it are right."""
+    shown = with_picture(secret_record(outcome("append/public")), "append/secret_name")
+    first, *others = shown.causes
+    later = replace(shown, causes=(replace(first, operation=4), *others))
+    pages = html(shown, instructor=True), html(later, instructor=True)
+
+    assert ['data-scene="0" class="mistake"' in page for page in pages] == [True, False]
+    assert ['data-go="mistake" hidden' in page for page in pages] == [False, True]

@@ -106,7 +106,6 @@ class Segment(NamedTuple):
     offset: int
     address: int
     file_size: int
-    size: int
 
 
 class Symbol(NamedTuple):
@@ -141,7 +140,7 @@ class Elf:
             raise _BrokenError("no ELF file of 64 bits")
         self.data = data
         fields: tuple[int, ...] = _HEADER.unpack_from(data)
-        _, self.machine, _, self.entry, segments, at, _, _, segment_size, segment_count, size, count, names = fields
+        _, self.machine, _, _, segments, at, _, _, segment_size, segment_count, size, count, names = fields
         if at == 0 or size != _SECTION.size or at + size > len(data):
             raise _BrokenError("no sections")
         if count == 0:  # too many for the header: the first section holds the number
@@ -165,8 +164,8 @@ class Elf:
                 self.content(section)
         segment_headers = self._part(segments, _SEGMENT.size * segment_count)
         self.segments = tuple(
-            Segment(kind, flags, offset, address, file_size, full)
-            for kind, flags, offset, address, _, file_size, full, _ in _entries(segment_headers, _SEGMENT)
+            Segment(kind, flags, offset, address, file_size)
+            for kind, flags, offset, address, _, file_size, _, _ in _entries(segment_headers, _SEGMENT)
         )
 
     def content(self, part: ElfSection | Segment) -> memoryview:
@@ -174,10 +173,6 @@ class Elf:
         if isinstance(part, Segment):
             return self._part(part.offset, part.file_size)
         return self._part(part.offset, 0 if part.type == SectionType.NOBITS else part.size)
-
-    def section(self, name: str) -> ElfSection | None:
-        """Return the first section of that name, or None."""
-        return next((section for section in self.sections if section.name == name), None)
 
     @property
     def table(self) -> ElfSection | None:
@@ -263,6 +258,7 @@ class Symbols:
 
 
 _INTERPRETER = 3  # PT_INTERP
+_DYNAMIC = struct.Struct("<QQ")
 _NEEDED, _FLAGS = 1, (30, 0x6FFFFFFB)  # DT_*
 _TAGS = {
     12: "INIT",
@@ -352,11 +348,10 @@ def _loader(elf: Elf) -> Iterator[str]:
     table = next((section for section in elf.sections if section.type == SectionType.DYNAMIC), None)
     if table is None:
         return
-    content, texts = elf.content(table), b""
+    texts = b""
     if table.link < len(elf.sections):
         texts = bytes(elf.content(elf.sections[table.link]))
-    numbers = [int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content) // 16 * 16, 8)]
-    for tag, value in zip(numbers[::2], numbers[1::2], strict=True):
+    for tag, value in _entries(elf.content(table), _DYNAMIC):
         if tag == _NEEDED:
             yield f"library {texts[value:].partition(bytes(1))[0].decode(errors='replace')}"
         elif tag in _FLAGS:

@@ -114,10 +114,6 @@ def plain_name(name: str) -> str:
     return name if variant is None or name in _ALLOWED else variant[1]
 
 
-KIND = "needless-call"
-"""The kind of the advice."""
-
-
 _TABLE = {
     ("files", "0"): "fopen freopen fdopen fmemopen tmpfile tmpnam opendir fdopendir readdir getcwd realpath",
     ("files", "-1"): "open openat creat close read pread readv writev pwrite pwritev lseek dup dup2 dup3 pipe "
@@ -219,7 +215,8 @@ def advice(lines: Mapping[str, tuple[SourceLine, ...]], declarations: Mapping[st
         called, reason = _reason(name)
         fate = f"{_NO_FILE}, and what is written to one is dropped" if called in _OPENING else "the call always fails"
         instead = "it holds only zeros" if declarations[name] else fate
-        yield Advice(kind=KIND, message=f"{called}{others} {reason}. While you are graded {instead}", source=places)
+        message = f"{called}{others} {reason}. While you are graded {instead}"
+        yield Advice(kind="needless-call", message=message, source=places)
 
 
 def refusal(name: str, line: SourceLine | None) -> str:

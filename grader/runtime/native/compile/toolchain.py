@@ -210,13 +210,12 @@ def link_file(
     if first.exhausted:
         return first
     again = link(project, work, elf, missing=missing, only=only)
-    spent = first.cpu_seconds + again.cpu_seconds
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")
     ended = again.done.signal in _NOBODY and not again.exhausted
     if again.step and (resources.memory_kills() > kills or ended):
         raise OutOfRoom(f"{again.step} was ended while it worked: is there memory enough?")
-    return replace(again, cpu_seconds=spent)
+    return replace(again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
 
 
 def compile_once(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:

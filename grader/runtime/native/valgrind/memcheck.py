@@ -39,7 +39,7 @@ from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.native.replay import Frames, plan
 from grader.runtime.native.symbolize import run_tool, source_lines
 from grader.runtime.native.valgrind.memory_faults import Checked, Classified, Contract, MemoryFault
-from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, Stack, followed, read
+from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, followed, read
 from grader.runtime.protocol import Place
 from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
@@ -372,10 +372,7 @@ def run_once(
     reports, document = done.channels
     frames = Frames(reports, token, sum(planned.values()))
     course = followed(frames, planned, token)
-
-    def look_up(stacks: Sequence[Stack]) -> Mapping[Stack, tuple[SourceLine, ...]]:
-        return source_lines(work, program, stacks, checked=True)
-
+    look_up = partial(source_lines, work, program, checked=True)
     report = read(document, course, program.source_name, look_up, optional=optional)
     worked = done.cpu_seconds > _MOST_OF * cpu_limit
     by_limit = done.slow or (done.signal in (signal.SIGKILL, signal.SIGXCPU) and worked)

@@ -208,18 +208,17 @@ class _Reading:
         words = _WORDS.search(element.findtext("text") or "")
         if words is None or int(words[2], 16) != self.course.token:
             return
+        numbers = int(words[3], 16), int(words[4], 16)
         if words[1] == "forbidden":
             if len(self.forbidden) < _MOST_FORBIDDEN:
-                self.forbidden.append((int(words[3], 16), int(words[4], 16)))
-            return
-        place = int(words[3], 16), int(words[4], 16)
-        if words[1] == "unfreed":
-            self.list_unfreed(self.course.between(place[1], place[0]))
+                self.forbidden.append(numbers)
+        elif words[1] == "unfreed":
+            self.list_unfreed(self.course.between(numbers[1], numbers[0]))
         elif words[1] == "hang":
             self.where = next((tuple(_lines(stack, self.source_name)) for stack in element.iter("stack")), ())
-        elif self.course.fits(place, after=self.after, leaks=words[1] == "leaks"):
-            self.place(place)
-            self.after = place
+        elif self.course.fits(numbers, after=self.after, leaks=words[1] == "leaks"):
+            self.place(numbers)
+            self.after = numbers
 
     def list_unfreed(self, cases: tuple[int, ...]) -> None:
         """Compare the waiting leaks, which are all leaks of these cases, with what the harness reported as left."""

@@ -16,7 +16,7 @@ MEMORY = 192 << 20
 _HARMLESS = frozenset(
     (
         *("exec", "compile", "builtins.id", "function.__new__", "array.__new__", "pickle.find_class", "time.sleep"),
-        *("marshal.dumps", "pdb.Pdb"),
+        *("marshal.dumps", "os.putenv", "os.unsetenv", "pdb.Pdb"),
         *("object.__getattr__", "object.__setattr__", "object.__delattr__"),
         *("sys._getframe", "sys._getframemodulename", "sys.settrace", "sys.setprofile", "sys.unraisablehook"),
     )

@@ -185,6 +185,8 @@ def _plain(value, room, depth):
         if value - value != 0.0:
             raise Unreadable("a float that is no number")
         return value
+    if any(base is tuple for base in type.__dict__["__mro__"].__get__(kind)):  # such as a NamedTuple
+        return _plain(tuple(tuple.__iter__(value)), room, depth)
     raise Unreadable(class_name(kind))
 
 
@@ -213,10 +215,13 @@ def class_name(kind):
 
 def error_name(error):
     """Return the name of the first built-in base class of an error: a class of the program may have any name."""
-    for kind in type.__dict__["__mro__"].__get__(type(error)):
-        if id(kind) in _BUILT_IN:
-            return _BUILT_IN[id(kind)]
-    return "BaseException"
+    return error_names(error)[0]
+
+
+def error_names(error):
+    """Return the names of all built-in base classes of an error, the nearest first; the last is BaseException."""
+    kinds = type.__dict__["__mro__"].__get__(type(error))
+    return [_BUILT_IN[id(kind)] for kind in kinds if id(kind) in _BUILT_IN] or ["BaseException"]
 
 
 def message(error):

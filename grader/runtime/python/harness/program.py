@@ -10,7 +10,7 @@ import sys
 import time
 
 from cage import Refused
-from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, plain, text_of
+from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, error_names, message, plain, text_of
 
 identity = object.__hash__
 """The identity of an object, like `id`, but several times as fast, because it has no audit event."""
@@ -123,8 +123,8 @@ class Submission:
                 if watch is not None:
                     watch.end()
         except BaseException as error:
-            raised = error_name(error)
-            if raised in self.driver["errors"]:
+            raised = next((name for name in error_names(error) if name in self.driver["errors"]), "")
+            if raised:
                 if explains:
                     self.send(b"R", encoded({"lines": self._lines(error)}).encode())
                 return f'{{"raised":"{raised}"}}'
@@ -375,7 +375,7 @@ class Watch:
         value = self._value()
         if value != self.value:
             self.value = value
-            self.changed = self.before
+            self.changed = self.before if self.steps <= _MOST_STEPS else None  # later lines were not traced
 
     def _value(self):
         if self.read is None:
