@@ -95,7 +95,7 @@ def earlier_entries(
     earlier = []
     for entry in entries:
         students = who.get(entry.submission) or entry.students
-        left = tuple(student for student in students if not _identities([student]) & people)
+        left = _without(students, people)
         is_replaced = entry.submission in names or (bool(students) and not left)
         # drops a file that could not be read and belongs to no student
         if not is_replaced and (entry.source is not None or students):
@@ -107,6 +107,11 @@ def _identities(students: Iterable[Student]) -> set[tuple[str, str]]:
     """Return the sids and emails, each of which identifies a student in another run."""
     pairs = (pair for student in students for pair in (("sid", student.sid), ("email", student.email)))
     return {pair for pair in pairs if pair[1]}
+
+
+def _without(students: Iterable[Student], known: Collection[tuple[str, str]]) -> tuple[Student, ...]:
+    """Return the students who have none of these `_identities`."""
+    return tuple(student for student in students if _identities([student]).isdisjoint(known))
 
 
 def _planned(entry: Entry, grading: GradingPlan) -> Entry:
@@ -129,17 +134,11 @@ def replan(
         return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
     who = roster.students(entry.submission for entry in entries)
     newer = _identities(student for entry in entries if entry.since is None for student in who[entry.submission])
-    entries = [replace(entry, students=_without_newer(entry, who[entry.submission], newer)) for entry in entries]
+    entries = [
+        replace(entry, students=_without(who[entry.submission], newer if entry.since is not None else ()))
+        for entry in entries
+    ]
     return store.add_run(again, entries, overrides, _missing(roster, entries))
-
-
-def _without_newer(
-    entry: Entry, students: tuple[Student, ...], newer: Collection[tuple[str, str]]
-) -> tuple[Student, ...]:
-    """Return the students; of an entry kept from an earlier run only those without a newer submission."""
-    if entry.since is None:
-        return students
-    return tuple(student for student in students if not _identities([student]) & set(newer))
 
 
 def rescore(store: Store, grading: GradingPlan, old: Run, new: Run) -> bool:
@@ -165,7 +164,7 @@ def _missing(roster: Roster | None, entries: Sequence[Entry]) -> tuple[Student, 
         return ()
     known = _identities(student for entry in entries for student in entry.students)
     missing = roster.missing(entry.submission for entry in entries)
-    return tuple(student for student in missing if not _identities([student]) & known)
+    return _without(missing, known)
 
 
 def settings_of(run: Run) -> Settings:

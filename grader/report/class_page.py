@@ -179,7 +179,7 @@ class _Tally:
                 "verdict": result_of(record),
                 "ran": ran,
                 "sections": ", ".join(sorted({student.section for student in submission.students if student.section})),
-                "failing": len(failing) if ran else None,
+                "failing": len(failing) if record.outcomes else None,  # released records have no outcomes
                 "lost": sorted(lost.items(), key=lambda item: -item[1]),
                 "remarks": [*decisions_of(record), *filter(None, [needs_person(record), kept_from(record)])],
                 "failed": [(kind, name) for kind, names in failed for name in names],

@@ -45,7 +45,7 @@ _TRIED = b"import select, struct"
 """A program that an interpreter must be able to run: it imports a module in Python and one in C."""
 _FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 _CHILD_SECONDS = 3
-"""CPU seconds after the total time after which the kernel ends a child, if the harness fails to end it."""
+"""The kernel ends a child that computes this many seconds longer than the total time, if the harness does not."""
 _ANSWER = 0.1
 """The seconds for a child's answer when it is asked where its program is."""
 _MOST_BYTES = 8 << 20
@@ -278,7 +278,8 @@ def ending(call: str, file: str, reports: Mapping[str, dict[str, Any]], *, slow_
 def unexplained(reports: Mapping[str, dict[str, Any]]) -> str:
     """Return how a child or its harness ended, if something outside the program caused that; "" otherwise.
 
-    A program cannot send these signals itself.
+    A program cannot send these signals itself. A child that closed its pipe and did not end gets one from the harness;
+    it has a second try, too.
     """
     end = reports.get("E", {})
     if "X" in reports or any(end.get(reason) for reason in ("no_time", "hang", "flood", "large")):

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import roster as rosters
+from grader.classroom.batch import earlier_entries
 from grader.classroom.database import run_locks
+from grader.classroom.discover import Submitted
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
@@ -171,6 +173,7 @@ def test_a_claim_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None
     program = """import sys, time
 from pathlib import Path
 from grader.classroom.database import run_locks
+from grader.classroom.discover import Submitted
 with run_locks(Path(sys.argv[1])) as held:
     print(held.take(sys.argv[2]), flush=True)
     time.sleep(60)"""
@@ -183,3 +186,14 @@ with run_locks(Path(sys.argv[1])) as held:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
         assert ours.take(key)
+
+
+def test_a_student_is_known_by_sid_or_email_from_run_to_run(store: Store) -> None:
+    """The first export lacked the sid: the newer hand-in replaces the older one all the same."""
+    ann = Student(name="Ann", email="a@x")
+    ben = Student(name="Ben", sid="2")
+    run = store.add_run(RUN, [entry("submission_99", students=(ann, ben))])
+    newer = Submitted(name="submission_100", students=(Student(name="Ann", sid="1", email="a@x"),))
+    (left,) = earlier_entries(store, run, [newer], None)
+
+    assert (left.submission, left.students, left.since) == ("submission_99", (ben,), run.id)
